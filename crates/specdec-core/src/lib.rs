@@ -1,0 +1,6 @@
+//! What the specialised decode decides, and nothing that it carries out: geometry, plans, layouts, tags and the
+//! structs that host and kernels share. No unsafe code, no I/O, no clock.
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod ids;

@@ -1,0 +1,1 @@
+//! What each instruction does to a wave: ALU, matrix units, cross-lane moves.

@@ -1,0 +1,7 @@
+//! A functional gfx950 machine behind `specdec_core::device::Device`: it runs the shipped code objects on a CPU.
+pub mod decode;
+pub mod exec;
+pub mod inst;
+pub mod machine;
+pub mod op;
+pub mod wave;

@@ -1,0 +1,1 @@
+//! The machine around the waves: code objects, memory, dispatch, time, faults, tap.
