@@ -2,5 +2,10 @@
 //! structs that host and kernels share. No unsafe code, no I/O, no clock.
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod device;
+pub mod geometry;
 pub mod ids;
+pub mod layout;
+pub mod tag;
+pub mod tasks;

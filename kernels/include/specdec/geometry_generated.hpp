@@ -1,0 +1,142 @@
+// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.
+#pragma once
+#include "specdec/types.hpp"
+
+namespace specdec::geometry {
+
+struct K3Tp8 {
+  static constexpr uint32_t kRanks = 8;
+  static constexpr uint32_t kHidden = 7168;
+  static constexpr uint32_t kHeads = 12;
+  static constexpr uint32_t kHeadDim = 128;
+  static constexpr uint32_t kProj = 1536;
+  static constexpr uint32_t kInProjRows = 6288;
+  static constexpr uint32_t kExperts = 896;
+  static constexpr uint32_t kTopK = 16;
+  static constexpr uint32_t kRouterRows = 112;
+  static constexpr uint32_t kLatentWidth = 3584;
+  static constexpr uint32_t kLatentRows = 448;
+  static constexpr uint32_t kUpRows = 896;
+  static constexpr uint32_t kInter = 384;
+  static constexpr uint32_t kGroups = 12;
+  static constexpr uint32_t kShared = 768;
+  static constexpr uint32_t kSlices = 56;
+  static constexpr uint32_t kLatentSlices = 28;
+  static constexpr uint32_t kChunks = 8;
+  static constexpr uint32_t kAttentionDotsData = 0;
+  static constexpr uint32_t kAttentionDotsFlags = 229376;
+  static constexpr uint32_t kAttentionXData = 232960;
+  static constexpr uint32_t kAttentionXFlags = 462336;
+  static constexpr uint32_t kProjData = 465920;
+  static constexpr uint32_t kProjFlags = 667136;
+  static constexpr uint32_t kCoreData = 668160;
+  static constexpr uint32_t kCoreFlags = 772608;
+  static constexpr uint32_t kMlpDotsData = 773632;
+  static constexpr uint32_t kMlpDotsFlags = 1003008;
+  static constexpr uint32_t kMlpXData = 1006592;
+  static constexpr uint32_t kMlpXFlags = 1235968;
+  static constexpr uint32_t kSharedHiddenData = 1239552;
+  static constexpr uint32_t kSharedHiddenFlags = 1264128;
+  static constexpr uint32_t kExpertHiddenData = 1265152;
+  static constexpr uint32_t kExpertHiddenFlags = 1318400;
+  static constexpr uint32_t kLatentZData = 1319424;
+  static constexpr uint32_t kLatentZFlags = 1435904;
+  static constexpr uint32_t kAttentionOutData = 0;
+  static constexpr uint32_t kLogitsData = 3670016;
+  static constexpr uint32_t kLatentData = 3784704;
+  static constexpr uint32_t kLatentOutData = 4014080;
+  static constexpr uint32_t kOutputData = 5849088;
+  static constexpr uint32_t kPeerHalfBytes = 9519104;
+};
+
+struct NanoTp2 {
+  static constexpr uint32_t kRanks = 2;
+  static constexpr uint32_t kHidden = 256;
+  static constexpr uint32_t kHeads = 2;
+  static constexpr uint32_t kHeadDim = 128;
+  static constexpr uint32_t kProj = 256;
+  static constexpr uint32_t kInProjRows = 1168;
+  static constexpr uint32_t kExperts = 32;
+  static constexpr uint32_t kTopK = 4;
+  static constexpr uint32_t kRouterRows = 16;
+  static constexpr uint32_t kLatentWidth = 256;
+  static constexpr uint32_t kLatentRows = 128;
+  static constexpr uint32_t kUpRows = 128;
+  static constexpr uint32_t kInter = 128;
+  static constexpr uint32_t kGroups = 4;
+  static constexpr uint32_t kShared = 256;
+  static constexpr uint32_t kSlices = 2;
+  static constexpr uint32_t kLatentSlices = 2;
+  static constexpr uint32_t kChunks = 8;
+  static constexpr uint32_t kAttentionDotsData = 0;
+  static constexpr uint32_t kAttentionDotsFlags = 8192;
+  static constexpr uint32_t kAttentionXData = 8448;
+  static constexpr uint32_t kAttentionXFlags = 16640;
+  static constexpr uint32_t kProjData = 16896;
+  static constexpr uint32_t kProjFlags = 54272;
+  static constexpr uint32_t kCoreData = 54528;
+  static constexpr uint32_t kCoreFlags = 71936;
+  static constexpr uint32_t kMlpDotsData = 72192;
+  static constexpr uint32_t kMlpDotsFlags = 80384;
+  static constexpr uint32_t kMlpXData = 80640;
+  static constexpr uint32_t kMlpXFlags = 88832;
+  static constexpr uint32_t kSharedHiddenData = 89088;
+  static constexpr uint32_t kSharedHiddenFlags = 97280;
+  static constexpr uint32_t kExpertHiddenData = 97536;
+  static constexpr uint32_t kExpertHiddenFlags = 102656;
+  static constexpr uint32_t kLatentZData = 102912;
+  static constexpr uint32_t kLatentZFlags = 111360;
+  static constexpr uint32_t kAttentionOutData = 0;
+  static constexpr uint32_t kLogitsData = 32768;
+  static constexpr uint32_t kLatentData = 36864;
+  static constexpr uint32_t kLatentOutData = 53248;
+  static constexpr uint32_t kOutputData = 86016;
+  static constexpr uint32_t kPeerHalfBytes = 118784;
+};
+
+struct NanoTp1 {
+  static constexpr uint32_t kRanks = 1;
+  static constexpr uint32_t kHidden = 256;
+  static constexpr uint32_t kHeads = 4;
+  static constexpr uint32_t kHeadDim = 128;
+  static constexpr uint32_t kProj = 512;
+  static constexpr uint32_t kInProjRows = 2192;
+  static constexpr uint32_t kExperts = 32;
+  static constexpr uint32_t kTopK = 4;
+  static constexpr uint32_t kRouterRows = 32;
+  static constexpr uint32_t kLatentWidth = 256;
+  static constexpr uint32_t kLatentRows = 256;
+  static constexpr uint32_t kUpRows = 256;
+  static constexpr uint32_t kInter = 256;
+  static constexpr uint32_t kGroups = 8;
+  static constexpr uint32_t kShared = 512;
+  static constexpr uint32_t kSlices = 2;
+  static constexpr uint32_t kLatentSlices = 2;
+  static constexpr uint32_t kChunks = 8;
+  static constexpr uint32_t kAttentionDotsData = 0;
+  static constexpr uint32_t kAttentionDotsFlags = 8192;
+  static constexpr uint32_t kAttentionXData = 8448;
+  static constexpr uint32_t kAttentionXFlags = 16640;
+  static constexpr uint32_t kProjData = 16896;
+  static constexpr uint32_t kProjFlags = 87040;
+  static constexpr uint32_t kCoreData = 87296;
+  static constexpr uint32_t kCoreFlags = 122112;
+  static constexpr uint32_t kMlpDotsData = 122368;
+  static constexpr uint32_t kMlpDotsFlags = 130560;
+  static constexpr uint32_t kMlpXData = 130816;
+  static constexpr uint32_t kMlpXFlags = 139008;
+  static constexpr uint32_t kSharedHiddenData = 139264;
+  static constexpr uint32_t kSharedHiddenFlags = 155648;
+  static constexpr uint32_t kExpertHiddenData = 155904;
+  static constexpr uint32_t kExpertHiddenFlags = 165120;
+  static constexpr uint32_t kLatentZData = 165376;
+  static constexpr uint32_t kLatentZFlags = 173824;
+  static constexpr uint32_t kAttentionOutData = 0;
+  static constexpr uint32_t kLogitsData = 16384;
+  static constexpr uint32_t kLatentData = 20480;
+  static constexpr uint32_t kLatentOutData = 36864;
+  static constexpr uint32_t kOutputData = 53248;
+  static constexpr uint32_t kPeerHalfBytes = 69632;
+};
+
+}  // namespace specdec::geometry
