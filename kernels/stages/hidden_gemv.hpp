@@ -1,0 +1,91 @@
+// Stages in_proj and moe_in: everything that multiplies the normalised hidden row, one body for both.
+//   reads   region AttentionX or MlpX, all of it
+//   writes  in_proj: region Proj. moe_in: Logits and Latent pairs of this rank's rows; region SharedHidden
+//   work    a workgroup per tile of 16 weight rows; a shared tile is 8 gate rows over their 8 up rows
+//   sync    waits for every (row, slice) flag of x; a flag per workgroup for Proj and SharedHidden
+#pragma once
+
+#include "specdec/gemv.hpp"
+
+namespace specdec {
+
+// Tiles of moe_in, in this order.
+template <class G>
+struct MoeInTiles {
+  static constexpr uint32_t kRouter = G::kRouterRows / abi::TILE;
+  static constexpr uint32_t kLatent = G::kLatentRows / abi::TILE;
+  static constexpr uint32_t kShared = G::kShared / (abi::TILE / 2);
+  static constexpr uint32_t kFirstShared = kRouter + kLatent;
+};
+
+template <class G>
+SPECDEC_DEVICE WeightTile moe_in_tile(Descriptor& layer, uint32_t task) {
+  using Tiles = MoeInTiles<G>;
+  constexpr uint32_t kTileBytes = abi::TILE * G::kHidden * 2;
+  if (task < Tiles::kRouter) return {layer.router, G::kRouterRows * G::kHidden * 2, task * kTileBytes, 0};
+  if (task < Tiles::kFirstShared)
+    return {layer.latent_down, G::kLatentRows * G::kHidden * 2, (task - Tiles::kRouter) * kTileBytes, 0};
+  const uint32_t tile = task - Tiles::kFirstShared;
+  const uint32_t bytes = tile < Tiles::kShared ? 2 * G::kShared * G::kHidden * 2 : 0;
+  return {layer.shared_gate_up, bytes, tile * (kTileBytes / 2), G::kShared};
+}
+
+template <class G>
+SPECDEC_DEVICE WeightTile in_proj_tile(Descriptor& layer, uint32_t task) {
+  const uint32_t bytes = task < G::kInProjRows / abi::TILE ? G::kInProjRows * G::kHidden * 2 : 0;
+  return {layer.in_proj, bytes, task * (abi::TILE * G::kHidden * 2), 0};
+}
+
+template <class G>
+SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
+  context.enter_stage();
+  using Tiles = MoeInTiles<G>;
+  const Stage stage = mlp ? Stage::MoeIn : Stage::InProj;
+  const uint32_t first = context.first_task(stage), num_tasks = context.tasks(stage).tasks;
+  if (first >= num_tasks) return;
+  const auto locate = [&](uint32_t task) {
+    WeightTile tile = mlp ? moe_in_tile<G>(layer, task) : in_proj_tile<G>(layer, task);
+    if (task >= num_tasks) tile.bytes = tile.offset = 0;
+    return tile;
+  };
+  Gemv<G::kHidden> gemv;
+  fill_and_wait(
+      context, [&] { gemv.prefetch(context, first, locate); }, [&] { gemv.define(); },
+      [&] { wait_flags(context, stage, mlp ? G::kMlpXFlags : G::kAttentionXFlags, context.rows * G::kSlices); });
+  gemv.template load_tokens<Scope::kDevice>(
+      context, context.scratch(mlp ? G::kMlpXData : G::kAttentionXData, context.rows * G::kHidden * 2));
+
+  const Span proj = context.scratch(G::kProjData, abi::MAX_ROWS * G::kInProjRows * 2);
+  const Span shared = context.scratch(G::kSharedHiddenData, abi::MAX_ROWS * G::kShared * 2);
+  gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
+    if (!mlp) {
+      proj.store4<Scope::kDevice>((token * G::kInProjRows + task * abi::TILE + row) * 2, narrow(sums));
+    } else if (task < Tiles::kRouter) {
+      const uint32_t expert = context.rank * G::kRouterRows + task * abi::TILE + row;
+      const uint32_t offset = G::kLogitsData + (token * G::kExperts + expert) * 8;
+      push_pair<G::kRanks>(context, offset, as_bits(sums.x));
+      push_pair<G::kRanks>(context, offset + 8, as_bits(sums.y));
+    } else if (task < Tiles::kFirstShared) {
+      const uint32_t column = context.rank * G::kLatentRows + (task - Tiles::kRouter) * abi::TILE + row;
+      push_pair<G::kRanks>(context, G::kLatentData + (token * G::kLatentWidth + column) * 4, narrow(sums));
+    } else {
+      // A thread holds gate rows (row < 8) or up rows; its partner, 4 lanes on in the same token, the others.
+      const Float2 rounded = widen(narrow(sums));
+      const Float2 up = widen(arch::shuffle(narrow(rounded), context.lane ^ 4));
+      const uint32_t column = (task - Tiles::kFirstShared) * (abi::TILE / 2) + row;
+      if (row < 8)
+        shared.store4<Scope::kDevice>((token * G::kShared + column) * 2,
+                                      narrow(Float2{situ_shared(rounded.x, up.x), situ_shared(rounded.y, up.y)}));
+    }
+  });
+  if (!mlp) {
+    publish(context, G::kProjFlags, first);
+  } else if (num_tasks > Tiles::kFirstShared) {
+    // Flags of SharedHidden count from the workgroup of the first shared tile.
+    const uint32_t start = context.tasks(stage).first_cta + Tiles::kFirstShared;
+    const uint32_t index = context.relative_to(start % context.grid);
+    if (index < Tiles::kShared) publish(context, G::kSharedHiddenFlags, index);
+  }
+}
+
+}  // namespace specdec
