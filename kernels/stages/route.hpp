@@ -93,8 +93,8 @@ SPECDEC_DEVICE void pick_experts(Context& context, Descriptor& layer, uint32_t r
     const uint64_t witness = Witness<G>::block(context);
     if (witness != 0 && context.cta == 0) {
       const uint32_t index = row * abi::MAX_TOP_K + context.lane;
-      Witness<G>::store(witness, Witness<G>::kPicks, index, my_pick);
-      Witness<G>::store(witness, Witness<G>::kPickWeights, index, as_bits(weight));
+      Witness<G>::store(witness, G::kWitnessPicks, index, my_pick);
+      Witness<G>::store(witness, G::kWitnessPickWeights, index, as_bits(weight));
     }
   }
 }
@@ -149,9 +149,9 @@ SPECDEC_DEVICE void quantise_latent(Context& context) {
     const uint32_t group = piece / 4, step = group / 4, half = step / Routing<G>::kHalfSteps;
     if (piece % 4 == 0) shared.scales[row][half][group % 4][step % Routing<G>::kHalfSteps] = uint8_t(code);
     if (witness != 0 && context.cta == 0 && row < context.rows) {
-      Witness<G>::store(witness, Witness<G>::kCodes, row * kPieces + piece, word);
+      Witness<G>::store(witness, G::kWitnessCodes, row * kPieces + piece, word);
       if (piece % 4 == 0)
-        arch::global<uint8_t>(witness + Witness<G>::kScales)[row * (kPieces / 4) + group] = uint8_t(code);
+        arch::global<uint8_t>(witness + G::kWitnessScales)[row * (kPieces / 4) + group] = uint8_t(code);
     }
   }
 }

@@ -75,8 +75,8 @@ SPECDEC_DEVICE void seam_mix(Context& context, Descriptor& layer, bool mlp, Seam
 
   const uint64_t witness = Witness<G>::block(context);
   if (witness != 0 && slice == 0 && is_source)
-    Witness<G>::store(witness, Witness<G>::kMix,
-                      ((mlp ? abi::MAX_ROWS : 0) + row) * Witness<G>::kRowSources + context.lane,
+    Witness<G>::store(witness, G::kWitnessMix,
+                      ((mlp ? abi::MAX_ROWS : 0) + row) * abi::WITNESS_SOURCES + context.lane,
                       as_bits(weight * scale));
 }
 

@@ -25,6 +25,8 @@ pub const TILE: u32 = 16;
 pub const SLICE: u32 = 128;
 /// Floats that a seam task publishes: a dot per source, then the lower triangle of the sources' Gram matrix.
 pub const SEAM_VALUES: u32 = 64;
+/// Sources of a seam that a witness block has room for.
+pub const WITNESS_SOURCES: u32 = 16;
 /// Value rows of a head that one KDA task owns.
 pub const KDA_CHUNK: u32 = 16;
 /// Values that share one MX scale.

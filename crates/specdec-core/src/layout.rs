@@ -6,7 +6,9 @@
 
 use serde::Serialize;
 
-use crate::abi::{MAX_RANKS, MAX_REQUESTS, MAX_ROWS, PEER_HEAD_BYTES, SEAM_VALUES, TILE};
+use crate::abi::{
+    MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES, TILE, WITNESS_SOURCES,
+};
 use crate::geometry::Shard;
 
 /// Regions start at multiples of this many bytes.
@@ -99,6 +101,35 @@ pub struct Place {
     pub flags: Option<u64>,
     /// Flags (u32 tags), for rows regions.
     pub num_flags: u32,
+}
+
+/// Where a layer's witnessed values are in its block of the witness buffer, in bytes (spec: DESIGN "Witness").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WitnessLayout {
+    /// Softmax weights: f32 `[2 (attention, MLP), rows, 16]`; blocks first, the prefix at `MAX_BLOCKS`.
+    pub mix: u64,
+    /// Picked experts in slot order: u32 `[rows, MAX_TOP_K]`.
+    pub picks: u64,
+    /// Their weights: f32 `[rows, MAX_TOP_K]`.
+    pub pick_weights: u64,
+    /// The latent's E2M1 codes: `[rows, latent / 2]`.
+    pub codes: u64,
+    /// The latent's E8M0 scales: `[rows, latent / 32]`.
+    pub scales: u64,
+    /// Bytes of a layer's block.
+    pub bytes: u64,
+}
+
+impl WitnessLayout {
+    /// The layout for one geometry.
+    pub fn new(shard: &Shard) -> Self {
+        let (rows, latent) = (u64::from(MAX_ROWS), u64::from(shard.geometry.latent));
+        let picks = 2 * rows * u64::from(WITNESS_SOURCES) * 4;
+        let pick_weights = picks + rows * u64::from(MAX_TOP_K) * 4;
+        let codes = pick_weights + rows * u64::from(MAX_TOP_K) * 4;
+        let scales = codes + rows * latent / 2;
+        Self { mix: 0, picks, pick_weights, codes, scales, bytes: scales + rows * latent / u64::from(MX_GROUP) }
+    }
 }
 
 /// Layout of one rank's scratch and peer buffer.

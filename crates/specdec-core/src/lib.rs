@@ -3,9 +3,13 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod binding;
 pub mod device;
+pub mod encode;
+pub mod engine;
 pub mod geometry;
 pub mod ids;
 pub mod layout;
+pub mod plan;
 pub mod tag;
 pub mod tasks;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use specdec_core::abi::{self, LaunchArgs, LayerDescriptor, SeamWeights, StateGroup};
 use specdec_core::geometry::{Shard, K3, NANO};
-use specdec_core::layout::Layout;
+use specdec_core::layout::{Layout, WitnessLayout};
 
 const NOTE: &str = "// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.\n";
 
@@ -103,6 +103,17 @@ fn describe(shard: &Shard) -> String {
         if let Some(flags) = place.flags {
             let _ = writeln!(out, "  static constexpr uint32_t k{region}Flags = {flags};");
         }
+    }
+    let witness = WitnessLayout::new(shard);
+    for (field, value) in [
+        ("Mix", witness.mix),
+        ("Picks", witness.picks),
+        ("PickWeights", witness.pick_weights),
+        ("Codes", witness.codes),
+        ("Scales", witness.scales),
+        ("Bytes", witness.bytes),
+    ] {
+        let _ = writeln!(out, "  static constexpr uint32_t kWitness{field} = {value};");
     }
     let _ = writeln!(out, "  static constexpr uint32_t kPeerHalfBytes = {};\n}};", layout.peer_half_bytes);
     out

@@ -1,1 +1,36 @@
-//! Placeholder while the workspace is laid out.
+//! `kimi_k3_specdec._native`: arguments, GIL and errors converted between Python and the Rust crates.
+//!
+//! No decision is taken here: each function converts, calls a crate and maps the result back.
+
+mod engine;
+mod error;
+mod geometry;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use specdec_core::abi::ABI_HASH;
+
+/// What this extension was built from and how: `version`, `abi_hash` as the kernels' header writes it, cargo's
+/// `profile`, and `debug_assertions`.
+#[pyfunction]
+fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = PyDict::new(py);
+    info.set_item("version", env!("CARGO_PKG_VERSION"))?;
+    info.set_item("abi_hash", format!("{ABI_HASH:#018x}"))?;
+    info.set_item("profile", env!("SPECDEC_PROFILE"))?;
+    info.set_item("debug_assertions", cfg!(debug_assertions))?;
+    Ok(info)
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("Refused", py.get_type::<error::Refused>())?;
+    module.add("MachineError", py.get_type::<error::MachineError>())?;
+    module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
+    module.add_class::<engine::PyEngine>()?;
+    module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
+    module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(build_info, module)?)
+}

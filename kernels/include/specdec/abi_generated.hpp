@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0x9dc62b5481b981b8
+#define SPECDEC_ABI_HASH 0xdd39ab001e2e2fbe
 
 namespace specdec {
 namespace abi {
@@ -28,6 +28,8 @@ constexpr static const uint32_t TILE = 16;
 constexpr static const uint32_t SLICE = 128;
 
 constexpr static const uint32_t SEAM_VALUES = 64;
+
+constexpr static const uint32_t WITNESS_SOURCES = 16;
 
 constexpr static const uint32_t KDA_CHUNK = 16;
 

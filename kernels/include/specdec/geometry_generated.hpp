@@ -46,6 +46,12 @@ struct K3Tp8 {
   static constexpr uint32_t kLatentData = 3784704;
   static constexpr uint32_t kLatentOutData = 4014080;
   static constexpr uint32_t kOutputData = 5849088;
+  static constexpr uint32_t kWitnessMix = 0;
+  static constexpr uint32_t kWitnessPicks = 2048;
+  static constexpr uint32_t kWitnessPickWeights = 3072;
+  static constexpr uint32_t kWitnessCodes = 4096;
+  static constexpr uint32_t kWitnessScales = 32768;
+  static constexpr uint32_t kWitnessBytes = 34560;
   static constexpr uint32_t kPeerHalfBytes = 9519104;
 };
 
@@ -91,6 +97,12 @@ struct NanoTp2 {
   static constexpr uint32_t kLatentData = 36864;
   static constexpr uint32_t kLatentOutData = 53248;
   static constexpr uint32_t kOutputData = 86016;
+  static constexpr uint32_t kWitnessMix = 0;
+  static constexpr uint32_t kWitnessPicks = 2048;
+  static constexpr uint32_t kWitnessPickWeights = 3072;
+  static constexpr uint32_t kWitnessCodes = 4096;
+  static constexpr uint32_t kWitnessScales = 6144;
+  static constexpr uint32_t kWitnessBytes = 6272;
   static constexpr uint32_t kPeerHalfBytes = 118784;
 };
 
@@ -136,6 +148,12 @@ struct NanoTp1 {
   static constexpr uint32_t kLatentData = 20480;
   static constexpr uint32_t kLatentOutData = 36864;
   static constexpr uint32_t kOutputData = 53248;
+  static constexpr uint32_t kWitnessMix = 0;
+  static constexpr uint32_t kWitnessPicks = 2048;
+  static constexpr uint32_t kWitnessPickWeights = 3072;
+  static constexpr uint32_t kWitnessCodes = 4096;
+  static constexpr uint32_t kWitnessScales = 6144;
+  static constexpr uint32_t kWitnessBytes = 6272;
   static constexpr uint32_t kPeerHalfBytes = 69632;
 };
 

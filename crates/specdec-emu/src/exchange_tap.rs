@@ -1,0 +1,46 @@
+//! Taps every exchange of an engine, so that each stage of each layer can be checked after a step.
+
+use specdec_core::abi::PEER_HEAD_BYTES;
+use specdec_core::engine::{Engine, EngineError};
+use specdec_core::ids::Rank;
+use specdec_core::layout::Region;
+
+use crate::machine::{Emulator, EmulatorError, TapForm, TapRegion};
+
+/// Watches every region on every rank; a region's id is its number in `Region`. Both parity halves of a pair region
+/// share an id: the tag tells them apart.
+pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorError>> {
+    let layout = engine.layout().clone();
+    for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+        let scratch = engine.scratch(rank)?.0;
+        let peer = engine.peer_buffer(rank)?.0 + u64::from(PEER_HEAD_BYTES);
+        for place in &layout.places {
+            let (id, name) = (place.region as u32, place.region.name().to_owned());
+            let span = |base: u64| base + place.data..base + place.data + place.data_bytes;
+            match place.flags {
+                Some(flags) => {
+                    let flags = scratch + flags..scratch + flags + 4 * u64::from(place.num_flags);
+                    engine.device.watch(TapRegion { rank, id, name, data: span(scratch), form: TapForm::Rows { flags } });
+                }
+                None => {
+                    for half in [peer, peer + layout.peer_half_bytes] {
+                        let name = name.clone();
+                        engine.device.watch(TapRegion { rank, id, name, data: span(half), form: TapForm::Pairs });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what was recorded; goes on watching.
+pub fn clear(engine: &mut Engine<Emulator>) {
+    for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+        for id in Region::ALL.map(|region| region as u32) {
+            for tag in engine.device.tap_tags(rank, id) {
+                drop(engine.device.take_tap(rank, id, tag));
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `Engine`: all ranks of a process on the emulator.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use specdec_core::abi::StateGroup;
+use specdec_core::binding;
+use specdec_core::engine::{Activations, Engine};
+use specdec_core::geometry::Geometry;
+use specdec_core::ids::{DeviceAddress, Layer, Rank};
+use specdec_core::layout::Region;
+use specdec_core::plan::{runs, Run};
+use specdec_core::tag::Tag;
+use specdec_core::tasks::StepShape;
+use specdec_emu::exchange_tap;
+use specdec_emu::machine::{Emulator, Fault, Options, Stall};
+use specdec_emu::op::Op;
+
+use crate::error;
+
+/// All ranks of a process, on the emulator. Addresses are host addresses of memory that was registered.
+#[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]
+pub struct PyEngine {
+    engine: Mutex<Engine<Emulator>>,
+    faults: Mutex<Vec<usize>>,
+}
+
+impl PyEngine {
+    /// A panic in a binding leaves the engine as it was: its own `stopped` flag guards what must not go on.
+    fn lock(&self) -> MutexGuard<'_, Engine<Emulator>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stall_policy(name: &str) -> PyResult<Stall> {
+    match name {
+        "error" => Ok(Stall::Error),
+        "advance" => Ok(Stall::Advance(100_000_000)),
+        _ => Err(error::unknown("stall policy", name, "error, advance")),
+    }
+}
+
+fn region(name: &str) -> PyResult<Region> {
+    Region::ALL.into_iter().find(|region| region.name() == name).ok_or_else(|| {
+        error::unknown("region", name, &Region::ALL.map(Region::name).join(", "))
+    })
+}
+
+#[pymethods]
+impl PyEngine {
+    /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
+    /// `advance` (the clock jumps a second). Raises `Refused` or `MachineError`.
+    #[new]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
+    fn new(
+        geometry: &str,
+        ranks: u32,
+        code_objects: Vec<Vec<u8>>,
+        schedule_seed: u64,
+        stall: &str,
+        timeout_seconds: f64,
+        tap: bool,
+        witness: bool,
+        budget: Option<u64>,
+    ) -> PyResult<Self> {
+        let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
+        let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
+        let mut options = Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
+        options.budget = budget.unwrap_or(options.budget);
+        let emulator = Emulator::new(options);
+        let mut engine = Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
+        if tap {
+            exchange_tap::watch(&mut engine).map_err(error::engine)?;
+        }
+        Ok(Self { engine: Mutex::new(engine), faults: Mutex::default() })
+    }
+
+    /// Makes `nbytes` of host memory at `address` reachable; the caller keeps it alive and in place until
+    /// `unregister` or the engine's end.
+    #[pyo3(signature = (rank, address, nbytes, name, initialised=true))]
+    fn register(&self, rank: u8, address: u64, nbytes: u64, name: &str, initialised: bool) -> PyResult<()> {
+        let mut engine = self.lock();
+        // SAFETY: the caller's contract, stated above: the memory outlives its registration and is not moved.
+        let registered = unsafe { engine.device.register(address, nbytes, Rank(rank), name, initialised) };
+        registered.map_err(|e| error::machine(&e))
+    }
+
+    /// Ends a registration.
+    fn unregister(&self, address: u64) -> PyResult<()> {
+        self.lock().device.unregister(address).map_err(|e| error::machine(&e))
+    }
+
+    /// Binds one layer: `addresses` and `numbers` by the names of `LayerDescriptor`'s fields. Raises `Refused` with
+    /// every missing, unknown or null name.
+    fn bind_layer(&self, rank: u8, layer: u8, addresses: BTreeMap<String, u64>, numbers: BTreeMap<String, f64>) -> PyResult<()> {
+        let mut engine = self.lock();
+        let descriptor = binding::descriptor(&engine.shard().geometry, Layer(layer), &addresses, &numbers)
+            .map_err(|e| error::binding(&e))?;
+        engine.bind_layer(Rank(rank), &descriptor).map_err(error::engine)
+    }
+
+    /// Binds a rank's KDA cache groups: (i32 `state_indices` address, its row stride, i32 `num_accepted` address).
+    fn bind_groups(&self, rank: u8, groups: Vec<(u64, u32, u64)>) -> PyResult<()> {
+        let groups: Vec<StateGroup> = groups
+            .into_iter()
+            .map(|(state_indices, row_stride, num_accepted)| StateGroup { state_indices, num_accepted, row_stride, reserved: 0 })
+            .collect();
+        self.lock().bind_groups(Rank(rank), &groups).map_err(error::engine)
+    }
+
+    /// The runs (first, last) of the served layers, all or those of `layers` (first, last).
+    #[pyo3(signature = (layers=None))]
+    fn runs(&self, layers: Option<(u8, u8)>) -> Vec<(u8, u8)> {
+        let (first, last) = layers.unwrap_or((0, u8::MAX));
+        runs(&self.lock().shard().geometry, first..=last).iter().map(|run| (run.first.0, run.last.0)).collect()
+    }
+
+    /// Enqueues one run on one rank. Addresses are on that rank; strides in elements.
+    #[pyo3(signature = (rank, first, last, *, requests, speculative_tokens, prefix, blocks, blocks_row_stride, block_stride, delta, core, has_delta, last_of_step))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python method")]
+    fn launch(
+        &self,
+        rank: u8,
+        first: u8,
+        last: u8,
+        requests: u32,
+        speculative_tokens: u32,
+        prefix: u64,
+        blocks: u64,
+        blocks_row_stride: u32,
+        block_stride: u32,
+        delta: u64,
+        core: u64,
+        has_delta: bool,
+        last_of_step: bool,
+    ) -> PyResult<()> {
+        let shape = StepShape::new(requests, speculative_tokens).map_err(|e| error::shape(&e))?;
+        let activations = Activations {
+            prefix: DeviceAddress(prefix),
+            blocks: DeviceAddress(blocks),
+            blocks_row_stride,
+            block_stride,
+            delta: DeviceAddress(delta),
+            core: DeviceAddress(core),
+            has_delta,
+        };
+        let run = Run { first: Layer(first), last: Layer(last) };
+        self.lock().launch(Rank(rank), run, shape, &activations, last_of_step).map_err(error::engine)
+    }
+
+    /// Runs everything that is queued on all ranks. Raises `MachineError` (located) or `DeviceFailure`.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().synchronize()).map_err(error::engine)
+    }
+
+    /// A rank's epoch: the steps that its kernels have finished.
+    fn epoch(&self, rank: u8) -> PyResult<u32> {
+        self.lock().epoch(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine)
+    }
+
+    /// What was stored into a region of `rank` for `layer` in step `epoch`: (bytes, a written byte per byte), or None.
+    /// Pairs give their 4-byte payloads, densely.
+    fn tap<'py>(&self, py: Python<'py>, rank: u8, region: &str, layer: u8, epoch: u32) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+        let region = self::region(region)?;
+        let tag = Tag::new(specdec_core::tag::Epoch(epoch), Layer(layer));
+        let image = self.lock().device.take_tap(Rank(rank), region as u32, tag.0);
+        Ok(image.map(|image| (PyBytes::new(py, &image.bytes), PyBytes::new(py, &image.written))))
+    }
+
+    /// Forgets what the tap holds.
+    fn clear_tap(&self) {
+        exchange_tap::clear(&mut self.lock());
+    }
+
+    /// A layer's witness block of the last launch that held it, or None.
+    fn witness<'py>(&self, py: Python<'py>, rank: u8, layer: u8) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let block = self.lock().witness(Rank(rank), Layer(layer)).map_err(error::engine)?;
+        Ok(block.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Makes the `occurrence`-th execution of `op` on `rank` do nothing. Returns the fault's number.
+    fn skip_instruction(&self, rank: u8, op: &str, occurrence: u64) -> PyResult<usize> {
+        let found = Op::ALL.iter().copied().find(|known| known.name() == op);
+        let op = found.ok_or_else(|| error::unknown("instruction", op, "the emulator's mnemonics, without a suffix"))?;
+        Ok(self.add_fault(Fault::SkipInstruction { rank: Rank(rank), op, occurrence }))
+    }
+
+    /// Flips `xor` in the `occurrence`-th store that `rank` makes into `region` of `owner`. Returns the fault's number.
+    fn corrupt_store(&self, rank: u8, region: &str, owner: u8, occurrence: u64, xor: u64) -> PyResult<usize> {
+        let region = (Rank(owner), self::region(region)? as u32);
+        Ok(self.add_fault(Fault::CorruptStore { region, rank: Rank(rank), occurrence, xor }))
+    }
+
+    /// Whether an injected fault has happened.
+    fn fault_fired(&self, fault: usize) -> bool {
+        let handle = self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(fault).copied();
+        handle.is_some_and(|handle| self.lock().device.has_fired(handle))
+    }
+
+    /// What the emulator counted since the engine was made.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let engine = self.lock();
+        let counted = engine.device.statistics();
+        let out = PyDict::new(py);
+        for (name, value) in [
+            ("wave_instructions", counted.wave_instructions),
+            ("poll_instructions", counted.poll_instructions),
+            ("mfma", counted.mfma),
+            ("vector_loads", counted.vector_loads),
+            ("vector_stores", counted.vector_stores),
+            ("lds_dma", counted.lds_dma),
+            ("atomics", counted.atomics),
+            ("scalar_loads", counted.scalar_loads),
+            ("lds", counted.lds),
+            ("bytes_loaded", counted.bytes_loaded),
+            ("bytes_stored", counted.bytes_stored),
+            ("launches", counted.launches),
+            ("parks", counted.parks),
+            ("ticks", counted.ticks),
+        ] {
+            out.set_item(name, value)?;
+        }
+        out.set_item("seconds", counted.wall_seconds)?;
+        let in_flight = PyDict::new(py);
+        for ((kernel, pc), loads) in &counted.loads_in_flight {
+            in_flight.set_item((kernel, pc), (loads.min_bytes, loads.max_bytes, loads.workgroups))?;
+        }
+        out.set_item("loads_in_flight", in_flight)?;
+        Ok(out)
+    }
+}
+
+impl PyEngine {
+    fn add_fault(&self, fault: Fault) -> usize {
+        let handle = self.lock().device.inject(fault);
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.push(handle);
+        faults.len() - 1
+    }
+}

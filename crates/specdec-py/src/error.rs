@@ -1,0 +1,80 @@
+//! Rust errors as Python exceptions: the message is the sentence, `.hint` says what to do.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use specdec_core::abi::FailureReason;
+use specdec_core::binding::BindingError;
+use specdec_core::engine::{stage_name, EngineError, Failure};
+use specdec_core::geometry::GeometryError;
+use specdec_core::tasks::StepShapeError;
+use specdec_emu::machine::EmulatorError;
+
+create_exception!(kimi_k3_specdec, Refused, PyValueError, "A request that cannot be served; `.hint` says what to do.");
+create_exception!(kimi_k3_specdec, MachineError, PyRuntimeError, "The emulator stopped a launch; `.hint` says what to do.");
+create_exception!(kimi_k3_specdec, DeviceFailure, PyRuntimeError, "A rank gave up in a step; `.records` lists every workgroup's.");
+
+fn with_hint<T: pyo3::type_object::PyTypeInfo>(message: String, hint: &str) -> PyErr {
+    let error = PyErr::new::<T, _>(message);
+    Python::attach(|py| error.value(py).setattr("hint", hint).map_or_else(|failed| failed, |()| error))
+}
+
+/// A machine's error, located.
+pub fn machine(error: &EmulatorError) -> PyErr {
+    with_hint::<MachineError>(error.to_string(), error.hint())
+}
+
+/// A refused geometry or rank count.
+pub fn geometry(error: &GeometryError) -> PyErr {
+    with_hint::<Refused>(error.to_string(), &error.hint())
+}
+
+/// A refused step shape.
+pub fn shape(error: &StepShapeError) -> PyErr {
+    with_hint::<Refused>(error.to_string(), error.hint())
+}
+
+/// A refused layer binding.
+pub fn binding(error: &BindingError) -> PyErr {
+    with_hint::<Refused>(error.to_string(), "pass exactly the addresses and numbers that the layer's kind needs")
+}
+
+/// An unknown name of something.
+pub fn unknown(what: &str, name: &str, known: &str) -> PyErr {
+    with_hint::<Refused>(format!("unknown {what} `{name}`"), &format!("choose one of {known}"))
+}
+
+/// One failure as a sentence.
+fn sentence(failure: &Failure) -> String {
+    let Failure { rank, cta, record } = failure;
+    let stage = stage_name(record.stage);
+    let why = match record.reason {
+        reason if reason == FailureReason::Timeout as u32 => {
+            format!("waited in vain for rank {} (tag {:#x}, saw {:#x}, byte {:#x})", record.source, record.wanted, record.seen, record.offset)
+        }
+        reason if reason == FailureReason::Poison as u32 => format!("saw that rank {} had failed", record.source),
+        reason if reason == FailureReason::Abort as u32 => "was asked to give up".into(),
+        _ => format!("request {}: state slot or accepted count {} is out of range", record.offset, record.seen.cast_signed()),
+    };
+    format!("{rank}, layer {}, stage {stage}, {cta} {why}", record.layer)
+}
+
+/// An engine's error.
+pub fn engine(error: EngineError<EmulatorError>) -> PyErr {
+    match error {
+        EngineError::Device(error) => machine(&error),
+        EngineError::Shape(error) => shape(&error),
+        EngineError::Failed(failures) => {
+            let sentences: Vec<String> = failures.iter().map(sentence).collect();
+            let message = sentences.first().cloned().unwrap_or_else(|| "a rank failed without a record".into());
+            let error = DeviceFailure::new_err(message);
+            Python::attach(|py| {
+                let value = error.value(py);
+                let records = value.setattr("records", sentences);
+                let hint = value.setattr("hint", "no result of this step may be used; the first record names the culprit");
+                records.and(hint).map_or_else(|failed| failed, |()| error)
+            })
+        }
+        other => with_hint::<Refused>(other.to_string(), "bind every layer of the run on every rank before launching"),
+    }
+}
