@@ -29,33 +29,39 @@ struct ExpertDownRing {
   SPECDEC_DEVICE void load(const Context& context, Descriptor& layer, uint32_t tile, uint32_t index, uint32_t slot) {
     constexpr uint32_t kRowBytes = G::kInter / 2, kExpertBytes = G::kLatentWidth * kRowBytes;
     constexpr uint32_t kScaleRow = (G::kInter / abi::MX_GROUP + 7) / 8 * 8, kScaleBytes = G::kLatentWidth * kScaleRow;
-    auto& shared = routing<G>;
-    const bool there = index < arch::uniform(shared.num_union) && tile < G::kLatentWidth / abi::TILE;
-    const uint32_t expert = there ? arch::uniform(shared.expert[index]) : 0;
-    const Span codes(layer.w2 + uint64_t(expert) * kExpertBytes, there ? kExpertBytes : 0);
-    const Span codes8(layer.w2_scale + uint64_t(expert) * kScaleBytes, there ? kScaleBytes : 0);
+    const uint32_t expert = arch::uniform(routing<G>.expert[index]);
+    const Span codes(layer.w2 + uint64_t(expert) * kExpertBytes, kExpertBytes);
+    const Span codes8(layer.w2_scale + uint64_t(expert) * kScaleBytes, kScaleBytes);
 #pragma unroll
     for (uint32_t s = 0; s < kSteps; ++s)
       weights[slot][s] = codes.load16<Scope::kStream>(context.lane * 16 + s * 1024,
-                                                      there ? tile * (abi::TILE * kRowBytes) : 0);
+                                                      tile * (abi::TILE * kRowBytes));
 #pragma unroll
     for (uint32_t w = 0; w < kScaleWords; ++w)
       scales[slot][w] = codes8.load4<Scope::kStream>(context.lane * 4 + w * 256,
-                                                     there ? tile / 2 * (32 * kScaleRow) : 0) >> tile % 2 * 8;
+                                                     tile / 2 * (32 * kScaleRow)) >> tile % 2 * 8;
+  }
+  SPECDEC_DEVICE void define(uint32_t slot) {
+#pragma unroll
+    for (uint32_t s = 0; s < kSteps; ++s) arch::define(weights[slot][s]);
+#pragma unroll
+    for (uint32_t w = 0; w < kScaleWords; ++w) arch::define(scales[slot][w]);
   }
   SPECDEC_DEVICE void define() {
 #pragma unroll
-    for (uint32_t slot = 0; slot < kDepth; ++slot) {
-#pragma unroll
-      for (uint32_t s = 0; s < kSteps; ++s) arch::define(weights[slot][s]);
-#pragma unroll
-      for (uint32_t w = 0; w < kScaleWords; ++w) arch::define(scales[slot][w]);
-    }
+    for (uint32_t slot = 0; slot < kDepth; ++slot) define(slot);
   }
+  // The first experts of this wave; a tile that is not there leaves the ring as it is.
   SPECDEC_DEVICE void fill(const Context& context, Descriptor& layer, uint32_t tile) {
+    const uint32_t num_union = tile < G::kLatentWidth / abi::TILE ? arch::uniform(routing<G>.num_union) : 0;
 #pragma unroll
-    for (uint32_t slot = 0; slot < kDepth; ++slot)
-      load(context, layer, tile, context.wave + slot * abi::WAVES, slot);
+    for (uint32_t slot = 0; slot < kDepth; ++slot) {
+      const uint32_t index = context.wave + slot * abi::WAVES;
+      if (index < num_union)
+        load(context, layer, tile, index, slot);
+      else
+        define(slot);
+    }
   }
 };
 
@@ -107,10 +113,11 @@ SPECDEC_DEVICE void expert_down_tile(Context& context, Descriptor& layer, Expert
       const uint32_t index = base + slot * abi::WAVES;
       if (index >= num_union) break;
       expert_contribution<G>(context, ring, slot, index);
-      ring.load(context, layer, tile, index + Ring::kDepth * abi::WAVES, slot);
+      const uint32_t next = index + Ring::kDepth * abi::WAVES;
+      if (next < num_union) ring.load(context, layer, tile, next, slot);
     }
   }
-  if (next_tile < context.tasks(Stage::ExpertDown).tasks) ring.fill(context, layer, next_tile);
+  ring.fill(context, layer, next_tile);
   context.barrier();
   // Slot order, a rounding after each: what the model was trained to see (spec/numerics.md §5.8).
   const uint32_t row = context.thread / 8, pair = context.thread % 8;
@@ -139,9 +146,8 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
   const uint32_t expert_tasks = context.tasks(Stage::ExpertDown).tasks;
   const uint32_t first = context.first_task(Stage::SharedDown), num_tasks = context.tasks(Stage::SharedDown).tasks;
   const auto locate = [&](uint32_t task) {
-    const bool there = task < num_tasks;
-    return WeightTile{layer.shared_down, there ? G::kHidden * G::kShared * 2 : 0,
-                      there ? shared_down_column<G>(context, task) * (G::kShared * 2) : 0, 0};
+    return WeightTile{layer.shared_down, G::kHidden * G::kShared * 2,
+                      shared_down_column<G>(context, task) * (G::kShared * 2), 0};
   };
   ExpertDownRing<G> ring;
   Gemv<G::kShared> gemv;
@@ -149,7 +155,7 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
       context,
       [&] {
         ring.fill(context, layer, expert_first);
-        gemv.prefetch(context, first, locate);
+        gemv.prefetch(context, first, num_tasks, locate);
       },
       [&] {
         ring.define();

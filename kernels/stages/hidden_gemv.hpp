@@ -25,15 +25,13 @@ SPECDEC_DEVICE WeightTile moe_in_tile(Descriptor& layer, uint32_t task) {
   if (task < Tiles::kRouter) return {layer.router, G::kRouterRows * G::kHidden * 2, task * kTileBytes, 0};
   if (task < Tiles::kFirstShared)
     return {layer.latent_down, G::kLatentRows * G::kHidden * 2, (task - Tiles::kRouter) * kTileBytes, 0};
-  const uint32_t tile = task - Tiles::kFirstShared;
-  const uint32_t bytes = tile < Tiles::kShared ? 2 * G::kShared * G::kHidden * 2 : 0;
-  return {layer.shared_gate_up, bytes, tile * (kTileBytes / 2), G::kShared};
+  return {layer.shared_gate_up, 2 * G::kShared * G::kHidden * 2, (task - Tiles::kFirstShared) * (kTileBytes / 2),
+          G::kShared};
 }
 
 template <class G>
 SPECDEC_DEVICE WeightTile in_proj_tile(Descriptor& layer, uint32_t task) {
-  const uint32_t bytes = task < G::kInProjRows / abi::TILE ? G::kInProjRows * G::kHidden * 2 : 0;
-  return {layer.in_proj, bytes, task * (abi::TILE * G::kHidden * 2), 0};
+  return {layer.in_proj, G::kInProjRows * G::kHidden * 2, task * (abi::TILE * G::kHidden * 2), 0};
 }
 
 template <class G>
@@ -44,13 +42,11 @@ SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
   const uint32_t first = context.first_task(stage), num_tasks = context.tasks(stage).tasks;
   if (first >= num_tasks) return;
   const auto locate = [&](uint32_t task) {
-    WeightTile tile = mlp ? moe_in_tile<G>(layer, task) : in_proj_tile<G>(layer, task);
-    if (task >= num_tasks) tile.bytes = tile.offset = 0;
-    return tile;
+    return mlp ? moe_in_tile<G>(layer, task) : in_proj_tile<G>(layer, task);
   };
   Gemv<G::kHidden> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
       [&] { wait_flags(context, stage, mlp ? G::kMlpXFlags : G::kAttentionXFlags, context.rows * G::kSlices); });
   gemv.template load_tokens<Scope::kDevice>(
       context, context.scratch(mlp ? G::kMlpXData : G::kAttentionXData, context.rows * G::kHidden * 2));

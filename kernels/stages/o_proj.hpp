@@ -65,12 +65,11 @@ SPECDEC_DEVICE void o_proj(Context& context, Descriptor& layer) {
   if (first >= num_tasks) return;
   constexpr uint32_t kTileBytes = abi::TILE * G::kProj * 2;
   const auto locate = [&](uint32_t task) {
-    const bool there = task < num_tasks;
-    return WeightTile{layer.o_proj, there ? G::kHidden * G::kProj * 2 : 0, there ? task * kTileBytes : 0, 0};
+    return WeightTile{layer.o_proj, G::kHidden * G::kProj * 2, task * kTileBytes, 0};
   };
   Gemv<G::kProj> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
       [&] {
         if (whole)
           wait_flags(context, Stage::OProj, G::kCoreFlags, context.producers(context.tasks(Stage::Kda).tasks));

@@ -40,12 +40,11 @@ SPECDEC_DEVICE void up(Context& context, Descriptor& layer) {
   if (first >= num_tasks) return;
   constexpr uint32_t kTileBytes = abi::TILE * G::kLatentWidth * 2;
   const auto locate = [&](uint32_t task) {
-    const bool there = task < num_tasks;
-    return WeightTile{layer.up, there ? G::kUpRows * G::kLatentWidth * 2 : 0, there ? task * kTileBytes : 0, 0};
+    return WeightTile{layer.up, G::kUpRows * G::kLatentWidth * 2, task * kTileBytes, 0};
   };
   Gemv<G::kLatentWidth> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
       [&] { wait_flags(context, Stage::Up, G::kLatentZFlags, context.rows * G::kLatentSlices); });
   load_normalised_latent<G>(context, layer, gemv);
   gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {

@@ -15,7 +15,7 @@ SPECDEC_SHARED float tile_sums[2][abi::WAVES][abi::TILE * abi::TILE];
 // Where a tile's rows are. `split` moves the lower eight rows of the tile that far down, in rows (0: not split).
 struct WeightTile {
   uint64_t weights;
-  uint32_t bytes;   // of the whole matrix; 0: no tile, nothing is loaded
+  uint32_t bytes;   // of the whole matrix
   uint32_t offset;  // of the tile's first row
   uint32_t split;
 };
@@ -51,18 +51,25 @@ struct Gemv {
 
   // Fills the ring with the first tiles of this workgroup.
   template <class Locate>
-  SPECDEC_DEVICE void prefetch(const Context& context, uint32_t first_task, Locate locate) {
+  SPECDEC_DEVICE void prefetch(const Context& context, uint32_t first_task, uint32_t num_tasks, Locate locate) {
 #pragma unroll
-    for (uint32_t slot = 0; slot < kSlots; ++slot)
-      load_chunk(context, locate(first_task + slot * context.grid), slot, 0);
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      const uint32_t task = first_task + slot * context.grid;
+      if (task < num_tasks)
+        load_chunk(context, locate(task), slot, 0);
+      else
+        define(slot);
+    }
   }
 
-  // The ring of a wave that fills it later.
+  // The ring of a wave that fills it later, or a slot that no tile fills.
   SPECDEC_DEVICE void define() {
 #pragma unroll
-    for (uint32_t slot = 0; slot < kSlots; ++slot)
+    for (uint32_t slot = 0; slot < kSlots; ++slot) define(slot);
+  }
+  SPECDEC_DEVICE void define(uint32_t slot) {
 #pragma unroll
-      for (uint32_t s = 0; s < kChunk; ++s) arch::define(ring[slot][s]);
+    for (uint32_t s = 0; s < kChunk; ++s) arch::define(ring[slot][s]);
   }
 
   // bf16 token rows [rows][kK] behind `span`; rows past its end are zero.
@@ -83,6 +90,8 @@ struct Gemv {
 #pragma unroll
       for (uint32_t tile = 0; tile < kBody; ++tile) {
         const uint32_t current = task + tile * context.grid;
+        if (current >= num_tasks) break;
+        const uint32_t next = current + kBody * context.grid;
         Float4 sum = {0, 0, 0, 0};
 #pragma unroll
         for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
@@ -91,11 +100,11 @@ struct Gemv {
           for (uint32_t s = 0; s < kChunk; ++s)
             sum = arch::mfma(__builtin_bit_cast(Bf16x8, ring[slot][s]), tokens[chunk * kChunk + s], sum);
           // The slot's next content: the other half of this tile, or the tile `kSlots` further on.
-          const bool same_tile = chunk + 1 < kChunks;
-          load_chunk(context, locate(same_tile ? current : current + kBody * context.grid), slot,
-                     same_tile ? chunk + 1 : 0);
+          if (chunk + 1 < kChunks)
+            load_chunk(context, locate(current), slot, chunk + 1);
+          else if (next < num_tasks)
+            load_chunk(context, locate(next), slot, 0);
         }
-        if (current >= num_tasks) break;
         reduce_tile(context, parity, current, sum, store);
         parity ^= 1;
       }

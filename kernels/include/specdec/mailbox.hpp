@@ -32,9 +32,12 @@ struct Context {
   SPECDEC_DEVICE Span scratch(uint32_t offset, uint32_t bytes) const { return Span(args().scratch + offset, bytes); }
   SPECDEC_DEVICE uint64_t peer(uint32_t to, uint32_t offset) const { return args().peers[to] + peer_half + offset; }
 
-  // Called where a stage begins: nothing derived from these values lives on from the stage before, which would cost
+  // Called where a stage begins. Nothing is in flight from here, whatever the compiler must assume of the loop before:
+  // it would wait for that later, in the middle of the weights. (What a wave pushed, its next load would wait for
+  // anyway: vector memory returns in order.) And nothing derived from these values lives on from the stage before, which would cost
   // registers through the whole kernel.
   SPECDEC_DEVICE void enter_stage() {
+    arch::wait_memory();
     arch::forget_uniform(cta), arch::forget_uniform(grid), arch::forget_uniform(wave);
     arch::forget_uniform(rank), arch::forget_uniform(rows), arch::forget_uniform(layer);
     arch::forget_uniform(epoch_tag), arch::forget_uniform(peer_half), arch::forget_uniform(layer_in_run);

@@ -81,7 +81,11 @@ SPECDEC_DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 // This wave's vector memory operations have been performed.
-SPECDEC_DEVICE void wait_memory() { asm volatile("s_waitcnt vmcnt(0)" ::: "memory"); }
+SPECDEC_DEVICE void wait_memory() {
+  asm volatile("" ::: "memory");
+  __builtin_amdgcn_s_waitcnt(0x0F70);  // vmcnt(0), a builtin so that the compiler counts from here
+  asm volatile("" ::: "memory");
+}
 // Keeps the compiler from moving memory operations across.
 SPECDEC_DEVICE void memory_fence() { asm volatile("" ::: "memory"); }
 
