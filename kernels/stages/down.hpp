@@ -39,7 +39,7 @@ struct ExpertDownRing {
 #pragma unroll
     for (uint32_t w = 0; w < kScaleWords; ++w)
       scales[slot][w] = codes8.load4<Scope::kStream>(context.lane * 4 + w * 256,
-                                                     tile / 2 * (32 * kScaleRow)) >> tile % 2 * 8;
+                                                     tile / 2 * (32 * kScaleRow));
   }
   SPECDEC_DEVICE void define(uint32_t slot) {
 #pragma unroll
@@ -66,12 +66,12 @@ struct ExpertDownRing {
 };
 
 template <class G, uint32_t kStep>
-SPECDEC_DEVICE Float4 expert_down_steps(const ExpertDownRing<G>& ring, uint32_t slot, const Uint4* hidden,
-                                        uint32_t hidden_scales, Float4 sum) {
+SPECDEC_DEVICE Float4 expert_down_steps(const ExpertDownRing<G>& ring, uint32_t slot, uint32_t shift,
+                                        const Uint4* hidden, uint32_t hidden_scales, Float4 sum) {
   if constexpr (kStep < ExpertDownRing<G>::kSteps) {
     sum = arch::mfma_fp4<kStep % 2 * 2, kStep>(ring.weights[slot][kStep], hidden[kStep], sum,
-                                               ring.scales[slot][kStep / 2], hidden_scales);
-    return expert_down_steps<G, kStep + 1>(ring, slot, hidden, hidden_scales, sum);
+                                               ring.scales[slot][kStep / 2] >> shift, hidden_scales);
+    return expert_down_steps<G, kStep + 1>(ring, slot, shift, hidden, hidden_scales, sum);
   }
   return sum;
 }
@@ -79,7 +79,7 @@ SPECDEC_DEVICE Float4 expert_down_steps(const ExpertDownRing<G>& ring, uint32_t 
 // One expert's contribution to every row that picked it: c = bf16(w * (h . w2)).
 template <class G>
 SPECDEC_DEVICE void expert_contribution(const Context& context, const ExpertDownRing<G>& ring, uint32_t ring_slot,
-                                        uint32_t index) {
+                                        uint32_t tile, uint32_t index) {
   using Ring = ExpertDownRing<G>;
   auto& shared = routing<G>;
   constexpr uint32_t kCodeBytes = G::kInter / 2, kScales = abi::MAX_ROWS * G::kTopK * kCodeBytes;
@@ -94,7 +94,9 @@ SPECDEC_DEVICE void expert_contribution(const Context& context, const ExpertDown
   for (uint32_t s = 0; s < Ring::kSteps; ++s)
     hidden[s] = hidden_span.load16<Scope::kDevice>(pick * kCodeBytes + block * 16 + s * 64);
   const uint32_t scales = hidden_span.load4<Scope::kDevice>(kScales + pick * kHiddenScaleBytes + block * 4);
-  const Float4 sum = expert_down_steps<G, 0>(ring, ring_slot, hidden, scales, Float4{0, 0, 0, 0});
+  // A scale word holds an even and an odd tile's codes.
+  const Float4 sum = arch::finish(
+      expert_down_steps<G, 0>(ring, ring_slot, tile % 2 * 8, hidden, scales, Float4{0, 0, 0, 0}));
   if (slot == kNoSlot) return;
   const float weight = shared.weight[token][slot];
   auto* out = reinterpret_cast<uint32_t*>(&contributions<G>[token][slot][block * 4]);
@@ -112,7 +114,7 @@ SPECDEC_DEVICE void expert_down_tile(Context& context, Descriptor& layer, Expert
     for (uint32_t slot = 0; slot < Ring::kDepth; ++slot) {
       const uint32_t index = base + slot * abi::WAVES;
       if (index >= num_union) break;
-      expert_contribution<G>(context, ring, slot, index);
+      expert_contribution<G>(context, ring, slot, tile, index);
       const uint32_t next = index + Ring::kDepth * abi::WAVES;
       if (next < num_union) ring.load(context, layer, tile, next, slot);
     }

@@ -19,7 +19,8 @@ struct ExpertUpTile {
   static constexpr uint32_t kPairs = (kSteps + 1) / 2;
   static_assert(kSteps == 1 || kSteps % 2 == 0, "a scale word holds two steps");
   Uint4 weights[kSteps];
-  uint32_t scales[kPairs];
+  uint32_t scales[kPairs];  // as loaded: `shift` brings the tile's codes to the bytes that the steps name
+  uint32_t shift;
 
   SPECDEC_DEVICE void load(const Context& context, Descriptor& layer, uint32_t expert, uint32_t group) {
     const uint32_t part = context.wave % 4, half = context.wave / 4;  // gate low, gate high, up low, up high
@@ -34,11 +35,11 @@ struct ExpertUpTile {
     static_assert(kScaleRow % 8 == 0, "no padding columns in w13's scales");
     const Span codes8(layer.w13_scale + uint64_t(expert) * kScaleBytes, kScaleBytes);
     const uint32_t first_pair = half * kSteps / 2;
-    const uint32_t shift = tile % 2 * 8 + half * kSteps % 2 * 16;
+    shift = tile % 2 * 8 + half * kSteps % 2 * 16;
 #pragma unroll
     for (uint32_t p = 0; p < kPairs; ++p)
       scales[p] = codes8.load4<Scope::kStream>(context.lane * 4 + p * 256,
-                                               tile / 2 * (32 * kScaleRow) + first_pair * 256) >> shift;
+                                               tile / 2 * (32 * kScaleRow) + first_pair * 256);
   }
 };
 
@@ -46,7 +47,7 @@ template <class G, uint32_t kStep>
 SPECDEC_DEVICE Float4 expert_up_steps(const ExpertUpTile<G>& tile, const Uint4* latent, const uint32_t* scales,
                                       Float4 sum) {
   if constexpr (kStep < ExpertUpTile<G>::kSteps) {
-    sum = arch::mfma_fp4<kStep % 2 * 2, kStep % 4>(tile.weights[kStep], latent[kStep], sum, tile.scales[kStep / 2],
+    sum = arch::mfma_fp4<kStep % 2 * 2, kStep % 4>(tile.weights[kStep], latent[kStep], sum, tile.scales[kStep / 2] >> tile.shift,
                                                    scales[kStep / 4]);
     return expert_up_steps<G, kStep + 1>(tile, latent, scales, sum);
   }
@@ -98,7 +99,7 @@ SPECDEC_DEVICE void expert_up(Context& context, Descriptor& layer) {
   tile.load(context, layer, arch::uniform(shared.expert[first / G::kGroups]), first % G::kGroups);
   for (uint32_t task = first; task < num_tasks; task += context.grid) {
     const uint32_t index = task / G::kGroups, group = task % G::kGroups;
-    const Float4 sum = expert_up_steps<G, 0>(tile, latent, latent_scales, Float4{0, 0, 0, 0});
+    const Float4 sum = arch::finish(expert_up_steps<G, 0>(tile, latent, latent_scales, Float4{0, 0, 0, 0}));
     // The next task's weights travel while this one's epilogue runs.
     const uint32_t next = task + context.grid;
     if (next < num_tasks)

@@ -99,6 +99,7 @@ SPECDEC_DEVICE void decay_gates(Context& context, Descriptor& layer, uint32_t re
   for (uint32_t s = 0; s < kSteps; ++s)
     sum = arch::mfma(__builtin_bit_cast(Bf16x8, weights.load16<Scope::kStream>(weight_at + s * 64)),
                      __builtin_bit_cast(Bf16x8, proj.load16<Scope::kDevice>(token_at + s * 64)), sum);
+  sum = arch::finish(sum);
   const uint32_t column = context.wave * abi::TILE + quarter * 4;
   const Float4 bias = *arch::global<Float4>(layer.dt_bias + (head * G::kHeadDim + column) * 4);
   const float rate = arch::exp2(arch::global<float>(layer.a_log)[head] * kLog2E);

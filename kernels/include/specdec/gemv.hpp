@@ -105,7 +105,7 @@ struct Gemv {
           else if (next < num_tasks)
             load_chunk(context, locate(next), slot, 0);
         }
-        reduce_tile(context, parity, current, sum, store);
+        reduce_tile(context, parity, current, arch::finish(sum), store);
         parity ^= 1;
       }
     }

@@ -115,7 +115,8 @@ SPECDEC_DEVICE void wait(Context& context, Stage stage, uint32_t wanted, Look lo
     }
     arch::sleep();
   }
-  arch::memory_fence();
+  // No load of the loop is left for the compiler to wait for behind this wave's next weights.
+  arch::wait_memory();
 }
 
 // Waits for `count` flags, at most 1024, four to a load.
@@ -131,9 +132,12 @@ SPECDEC_DEVICE void wait_flags(Context& context, Stage stage, uint32_t flags_off
       const uint32_t index = batch * 256 + context.lane * 4;
       const Uint4 seen = flags.load16<Scope::kDevice>(index * 4);
 #pragma unroll
-      for (uint32_t i = 0; i < 4; ++i)
-        if (index + i < count && seen[i] != tag)
-          probe = {true, flags_offset + (index + i) * 4, seen[i], context.rank};
+      for (uint32_t i = 0; i < 4; ++i) {
+        const bool missing = (index + i < count) & (seen[i] != tag);
+        probe.pending |= missing;
+        probe.offset = missing ? flags_offset + (index + i) * 4 : probe.offset;
+        probe.seen = missing ? seen[i] : probe.seen;
+      }
     }
     return probe;
   });
@@ -148,7 +152,8 @@ SPECDEC_DEVICE void wait_few_flags(Context& context, Stage stage, uint32_t flags
   wait(context, stage, tag, [&] {
     arch::memory_fence();
     const uint32_t seen = flags.load4<Scope::kDevice>(context.lane * 4);
-    return Probe{context.lane < count && seen != tag, offset + context.lane * 4, seen, context.rank};
+    const bool missing = (context.lane < count) & (seen != tag);
+    return Probe{missing, offset + context.lane * 4, seen, context.rank};
   });
 }
 
@@ -169,7 +174,11 @@ SPECDEC_DEVICE void wait_pairs(Context& context, Stage stage, uint32_t tag, bool
       for (int i = kPairs - 1; i >= 0; --i) {
         payload[i] = uint32_t(pairs[i]);
         const uint32_t seen = pairs[i] >> 32;
-        if (seen != tag) probe = {true, context.peer_half + offset(i), seen, source(i)};
+        const bool missing = seen != tag;
+        probe.pending |= missing;
+        probe.offset = missing ? context.peer_half + offset(i) : probe.offset;
+        probe.seen = missing ? seen : probe.seen;
+        probe.source = missing ? source(i) : probe.source;
       }
     }
     return probe;

@@ -163,6 +163,14 @@ SPECDEC_DEVICE Float4 mfma_fp4(Uint4 weights, Uint4 tokens, Float4 sum, uint32_t
                                                           kTokenByte, int(token_scales));
 }
 
+// Called on a matrix product before any divergent branch. A matrix instruction reads every lane whatever EXEC says; the
+// compiler sinks it, with the vector instructions that make its operands, into a branch that alone uses the result, and
+// there the lanes outside the branch would hold stale operands.
+SPECDEC_DEVICE Float4 finish(Float4 sum) {
+  asm volatile("" : "+v"(sum));
+  return sum;
+}
+
 // Two values to two E2M1 nibbles in byte `kByte` of `word`; `scale` is a power of two.
 template <int kByte>
 SPECDEC_DEVICE uint32_t pack_fp4(uint32_t word, Bf16x2 pair, float scale) {
