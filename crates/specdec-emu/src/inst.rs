@@ -17,7 +17,7 @@ pub enum Format {
 pub enum Variant {
     /// The plain encoding.
     Plain,
-    /// SDWA: `dst_sel`/`src0_sel`/`src1_sel` select BYTE_0..3 (0..3), WORD_0..1 (4, 5), DWORD (6).
+    /// SDWA: `dst_sel`/`src0_sel`/`src1_sel` select `BYTE_0..3` (0..3), `WORD_0..1` (4, 5), `DWORD` (6).
     Sdwa(Sdwa),
     /// DPP: a cross-lane read of source 0.
     Dpp(Dpp),
@@ -53,9 +53,9 @@ pub struct Dpp {
 
 /// One operand: a register range, an inline constant or the literal.
 ///
-/// `code` is the nine-bit source number (0..=101 SGPR, 102..=105 flat_scratch and xnack_mask, 106/107 VCC,
+/// `code` is the nine-bit source number (0..=101 SGPR, 102..=105 `flat_scratch` and `xnack_mask`, 106/107 VCC,
 /// 108..=123 TTMP, 124 M0, 126/127 EXEC, 128..=208 integers, 235..=238 apertures, 240..=248 floats, 251 VCCZ,
-/// 252 EXECZ, 253 SCC, 255 literal, 256..=511 VGPR), extended by 512..=767 for AccVGPRs.
+/// 252 EXECZ, 253 SCC, 255 literal, 256..=511 VGPR), extended by 512..=767 for `AccVGPR`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
     /// See the type's description.
@@ -74,7 +74,7 @@ impl Operand {
         self.code != u16::MAX
     }
 
-    /// The first VGPR (0..=255) or AccVGPR (256..=511, i.e. the unified file's upper half) of a vector operand.
+    /// The first VGPR (0..=255) or `AccVGPR` (256..=511, i.e. the unified file's upper half) of a vector operand.
     pub const fn vector(self) -> Option<usize> {
         if self.code >= 256 && self.code < 768 { Some(self.code as usize - 256) } else { None }
     }
@@ -86,6 +86,7 @@ impl Operand {
 }
 
 /// Modifiers of one instruction; a field that its format lacks is zero.
+#[allow(clippy::struct_excessive_bools, reason = "each is one bit of the encodings")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mods {
     /// Negate source 0, 1, 2 (VOP3); for VOP3P the low halves (`neg_lo`).
@@ -100,19 +101,21 @@ pub struct Mods {
     pub clamp: bool,
     /// Output modifier: 0 none, 1 `mul:2`, 2 `mul:4`, 3 `div:2`.
     pub omod: u8,
-    /// MFMA `cbsz`, `abid`, `blgp` (`bitop3` holds V_BITOP3's truth table instead).
+    /// MFMA `cbsz`, `abid`, `blgp` (`bitop3` holds `V_BITOP3`'s truth table instead).
     pub cbsz: u8,
     /// See `cbsz`.
     pub abid: u8,
     /// See `cbsz`.
     pub blgp: u8,
-    /// V_BITOP3's truth table.
+    /// `V_BITOP3`'s truth table.
     pub bitop3: u8,
-    /// Memory: immediate byte offset (sign-extended); DS: `offset0`. SOPK/SOPP: the 16-bit immediate.
+    /// Memory: immediate byte offset (sign-extended); DS: the offset, or `offset0`. SOPK/SOPP: the 16-bit immediate,
+    /// sign-extended except for `s_waitcnt`, `s_getreg`, `s_setreg` and unsigned comparisons; the mode of
+    /// `s_set_gpr_idx_on`.
     pub offset: i32,
     /// DS two-address forms: `offset1`.
     pub offset1: i32,
-    /// Buffer: address VGPR is an offset; an index.
+    /// Buffer: address VGPR is an offset; an index. SMEM: an immediate beside soffset, even if it is zero.
     pub offen: bool,
     /// See `offen`.
     pub idxen: bool,
@@ -137,6 +140,9 @@ pub struct Mods {
 /// * `Mubuf`: `src[0]` = vaddr, `src[1]` = resource (4 SGPRs), `src[2]` = soffset
 /// * `Global`/`Flat`: `src[0]` = vaddr (1 VGPR with a scalar base, else 2), `src[1]` = saddr (2 SGPRs) or none
 /// * `Ds`: `src[0]` = address, `data` = data0, `data1` = data1
+/// * `Scratch`: `src[0]` = vaddr (1 VGPR) or none, `src[1]` = saddr (1 SGPR) or none
+/// * carries and `v_cndmask` in 32-bit form: VCC is there as `sdst` and `src[2]`; `v_fmamk`/`v_fmaak`: the literal too
+/// * `s_cmpk_*` and `s_setreg_b32`: the register is `src[0]`
 /// * `Smem`: `src[0]` = base (2 or 4 SGPRs), `src[1]` = soffset or none
 /// * scaled MFMA (16 bytes, `v_mfma_ld_scale_b32` fused by the printer as LLVM does): `scale` = the two scale
 ///   operands, `op_sel`/`op_sel_hi` their byte selection, `cbsz`/`blgp` the formats

@@ -26,6 +26,8 @@ pub struct Wave {
     pub scc: bool,
     /// Byte offset of the next instruction in the code object's text section.
     pub pc: u32,
+    /// Absolute address of the text section's first byte (`s_getpc_b64`, `s_setpc_b64`, `s_swappc_b64`).
+    pub text_base: u64,
 }
 
 impl Wave {

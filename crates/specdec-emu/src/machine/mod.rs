@@ -1,1 +1,47 @@
 //! The machine around the waves: code objects, memory, dispatch, time, faults, tap.
+
+mod action;
+mod atomic;
+mod buffer;
+mod clock;
+mod code_object;
+mod descriptor;
+mod device_model;
+mod dispatch;
+mod emulator;
+mod error;
+mod fault;
+mod group;
+mod hint;
+mod interpreter;
+mod lane_copy;
+mod lds;
+mod lines;
+mod local_memory;
+mod location;
+mod memory;
+mod metadata;
+mod parking;
+mod program;
+mod random;
+mod report;
+mod residency;
+mod scalar_memory;
+mod scheduler;
+mod scoreboard;
+mod shared;
+mod slot;
+mod statistics;
+mod tap;
+mod vector_memory;
+mod visibility;
+mod written;
+
+pub use code_object::KernelInfo;
+pub use device_model::DeviceModel;
+pub use emulator::{Emulator, GridLaunch, ModuleHandle, Options, Stall};
+pub use error::EmulatorError;
+pub use fault::Fault;
+pub use location::{Location, SourceLine, Waiter, Waiting};
+pub use statistics::{LoadsInFlight, Statistics};
+pub use tap::{TapForm, TapImage, TapRegion};

@@ -1,0 +1,217 @@
+//! Vector comparisons: one bit per lane into VCC or a scalar pair, zero where EXEC disables the lane.
+
+use crate::exec::lane_op::{has_modifiers, Bits, Kind, Mixed, Uniform, Vector};
+use crate::exec::mask::{self, Flags};
+use crate::exec::modifier::{self, Shape};
+use crate::exec::wide::{fetch, WideBits};
+use crate::exec::{Flow, Handler};
+use crate::inst::{Inst, Variant};
+use crate::op::Op;
+use crate::wave::{Lanes, Wave, EXEC, LANES};
+
+trait Test {
+    const HALF: bool;
+    fn test(a: u32, b: u32) -> bool;
+}
+
+trait WideTest {
+    type Source: WideBits;
+    fn test(a: Self::Source, b: Self::Source) -> bool;
+}
+
+#[inline(always)]
+fn flags<T: Test>(a: &Lanes, b: &Lanes) -> Flags {
+    let mut flags = [0; LANES];
+    for (lane, flag) in flags.iter_mut().enumerate() {
+        *flag = u8::from(T::test(a[lane], b[lane]));
+    }
+    flags
+}
+
+fn plain<T: Test, A: Kind, B: Kind>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let flags = flags::<T>(&A::fetch(inst, wave, 0), &B::fetch(inst, wave, 1));
+    mask::write(wave, inst.dst, mask::pack(&flags));
+    Flow::Next
+}
+
+fn modified<T: Test>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let sources = modifier::sources(inst, wave, Shape { half_sources: T::HALF, ..Shape::words(2) });
+    let flags = flags::<T>(&sources.lanes[0], &sources.lanes[1]);
+    mask::write(wave, inst.dst, mask::pack(&flags) & sources.enabled);
+    Flow::Next
+}
+
+fn wide<T: WideTest>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (a, b) = (fetch::<T::Source>(inst, wave, 0), fetch::<T::Source>(inst, wave, 1));
+    let mut flags = [0; LANES];
+    for (lane, flag) in flags.iter_mut().enumerate() {
+        *flag = u8::from(T::test(T::Source::from_registers(a[lane]), T::Source::from_registers(b[lane])));
+    }
+    mask::write(wave, inst.dst, mask::pack(&flags));
+    Flow::Next
+}
+
+/// A comparison that narrows EXEC as well.
+fn narrowing<T: Test>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let flow = modified::<T>(inst, wave);
+    let mask = wave.read64(mask::pair(inst.dst));
+    wave.write64(EXEC, mask);
+    flow
+}
+
+fn choose<T: Test>(inst: &Inst) -> Handler {
+    let is_vector = |index: usize| inst.src[index].vector().is_some();
+    match (has_modifiers(inst), is_vector(0), is_vector(1)) {
+        (true, ..) => modified::<T>,
+        (_, true, true) => plain::<T, Vector, Vector>,
+        (_, false, true) => plain::<T, Uniform, Vector>,
+        _ => plain::<T, Mixed, Mixed>,
+    }
+}
+
+macro_rules! compare_table {
+    ($type:ty, $a:ident, $b:ident, $choose:ident; $($op:ident $body:expr,)+) => {
+        |inst: &Inst| -> Option<Handler> {
+            Some(match inst.op {
+                $(Op::$op => {
+                    struct Comparison;
+                    impl Test for Comparison {
+                        const HALF: bool = <$type as Bits>::HALF;
+                        #[inline(always)]
+                        fn test(a: u32, b: u32) -> bool {
+                            let ($a, $b) = (<$type>::from_register(a), <$type>::from_register(b));
+                            $body
+                        }
+                    }
+                    $choose!(Comparison, inst)
+                })+
+                _ => return None,
+            })
+        }
+    };
+}
+
+macro_rules! by_operands {
+    ($test:ty, $inst:ident) => {
+        choose::<$test>($inst)
+    };
+}
+
+macro_rules! by_narrowing {
+    ($test:ty, $inst:ident) => {
+        narrowing::<$test>
+    };
+}
+
+macro_rules! wide_compare_table {
+    ($type:ty, $a:ident, $b:ident; $($op:ident $body:expr,)+) => {
+        |inst: &Inst| -> Option<Handler> {
+            Some(match inst.op {
+                $(Op::$op => {
+                    struct Comparison;
+                    impl WideTest for Comparison {
+                        type Source = $type;
+                        #[inline(always)]
+                        fn test($a: $type, $b: $type) -> bool {
+                            $body
+                        }
+                    }
+                    wide::<Comparison>
+                })+
+                _ => return None,
+            })
+        }
+    };
+}
+
+/// Ordered and different.
+#[inline(always)]
+fn is_less_or_greater(a: f32, b: f32) -> bool {
+    !(a == b || a.is_nan() || b.is_nan())
+}
+
+/// Whether `x` is in one of the ten classes that the bits of `classes` name.
+fn is_in_class(x: f32, classes: u32) -> bool {
+    let bits = x.to_bits();
+    let (negative, exponent, fraction) = (bits >> 31 == 1, bits >> 23 & 0xff, bits & 0x007f_ffff);
+    let class = match (exponent, fraction) {
+        (255, 0) => if negative { 2 } else { 9 },
+        (255, _) => u32::from(fraction & 0x0040_0000 != 0),
+        (0, 0) => if negative { 5 } else { 6 },
+        (0, _) => if negative { 4 } else { 7 },
+        _ => if negative { 3 } else { 8 },
+    };
+    classes >> class & 1 == 1
+}
+
+struct ClassF32;
+
+impl Test for ClassF32 {
+    const HALF: bool = false;
+    fn test(a: u32, b: u32) -> bool {
+        is_in_class(f32::from_bits(a), b)
+    }
+}
+
+/// The class mask is an integer: sign modifiers are source 0's alone, so the shared fetch serves.
+fn class_handler(inst: &Inst) -> Handler {
+    if has_modifiers(inst) { modified::<ClassF32> } else { plain::<ClassF32, Mixed, Mixed> }
+}
+
+/// The handler of a vector comparison.
+pub(super) fn handler(inst: &Inst) -> Option<Handler> {
+    let float = compare_table! { f32, a, b, by_operands;
+        VCmpFF32 { let _ = (a, b); false }, VCmpLtF32 a < b, VCmpEqF32 a == b, VCmpLeF32 a <= b,
+        VCmpGtF32 a > b, VCmpLgF32 is_less_or_greater(a, b), VCmpGeF32 a >= b, VCmpOF32 !a.is_nan() && !b.is_nan(),
+        VCmpUF32 a.is_nan() || b.is_nan(), VCmpNgeF32 !a.ge(&b),
+        VCmpNlgF32 !is_less_or_greater(a, b), VCmpNgtF32 !a.gt(&b),
+        VCmpNleF32 !a.le(&b), VCmpNeqF32 a != b,
+        VCmpNltF32 !a.lt(&b),
+        VCmpTruF32 { let _ = (a, b); true },
+    };
+    let int32 = compare_table! { i32, a, b, by_operands;
+        VCmpFI32 { let _ = (a, b); false }, VCmpLtI32 a < b, VCmpEqI32 a == b, VCmpLeI32 a <= b, VCmpGtI32 a > b,
+        VCmpNeI32 a != b, VCmpGeI32 a >= b, VCmpTI32 { let _ = (a, b); true },
+    };
+    let uint32 = compare_table! { u32, a, b, by_operands;
+        VCmpFU32 { let _ = (a, b); false }, VCmpLtU32 a < b, VCmpEqU32 a == b, VCmpLeU32 a <= b, VCmpGtU32 a > b,
+        VCmpNeU32 a != b, VCmpGeU32 a >= b, VCmpTU32 { let _ = (a, b); true },
+    };
+    let int16 = compare_table! { i16, a, b, by_operands;
+        VCmpFI16 { let _ = (a, b); false }, VCmpLtI16 a < b, VCmpEqI16 a == b, VCmpLeI16 a <= b, VCmpGtI16 a > b,
+        VCmpNeI16 a != b, VCmpGeI16 a >= b, VCmpTI16 { let _ = (a, b); true },
+    };
+    let uint16 = compare_table! { u16, a, b, by_operands;
+        VCmpFU16 { let _ = (a, b); false }, VCmpLtU16 a < b, VCmpEqU16 a == b, VCmpLeU16 a <= b, VCmpGtU16 a > b,
+        VCmpNeU16 a != b, VCmpGeU16 a >= b, VCmpTU16 { let _ = (a, b); true },
+    };
+    let narrowing = compare_table! { u32, a, b, by_narrowing;
+        VCmpxLtU32 a < b, VCmpxEqU32 a == b, VCmpxLeU32 a <= b, VCmpxGtU32 a > b, VCmpxNeU32 a != b,
+        VCmpxGeU32 a >= b,
+    };
+    if inst.op == Op::VCmpClassF32 {
+        return Some(class_handler(inst));
+    }
+    float(inst)
+        .or_else(|| int32(inst))
+        .or_else(|| uint32(inst))
+        .or_else(|| int16(inst))
+        .or_else(|| uint16(inst))
+        .or_else(|| narrowing(inst))
+        .or_else(|| wide_handler(inst))
+}
+
+fn wide_handler(inst: &Inst) -> Option<Handler> {
+    if inst.variant != Variant::Plain {
+        return None;
+    }
+    let signed = wide_compare_table! { i64, a, b;
+        VCmpFI64 { let _ = (a, b); false }, VCmpLtI64 a < b, VCmpEqI64 a == b, VCmpLeI64 a <= b, VCmpGtI64 a > b,
+        VCmpNeI64 a != b, VCmpGeI64 a >= b, VCmpTI64 { let _ = (a, b); true },
+    };
+    let unsigned = wide_compare_table! { u64, a, b;
+        VCmpFU64 { let _ = (a, b); false }, VCmpLtU64 a < b, VCmpEqU64 a == b, VCmpLeU64 a <= b, VCmpGtU64 a > b,
+        VCmpNeU64 a != b, VCmpGeU64 a >= b, VCmpTU64 { let _ = (a, b); true },
+    };
+    signed(inst).or_else(|| unsigned(inst))
+}

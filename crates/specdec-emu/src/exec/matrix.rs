@@ -1,0 +1,179 @@
+//! MFMA on bf16 and f32: `D = A * B + C` over the whole wave, EXEC ignored.
+//!
+//! Every output element is one chain of f32 fused multiply-adds in ascending K, starting from C. Hardware's order
+//! and internal width are not documented; a chain is exact per step, reproducible, and within every bound that a
+//! test may assume of either.
+//!
+//! Operand maps, for an N x N result (N = 16 or 32, in `64 / N` lane groups `g`): lane `l` holds row (of A) or
+//! column (of B) `l % N` and the K values `g * P + j`, `j < P`, two bf16 or one f32 per register. Result register
+//! `i` holds row `4 * (64 / N) * (i / 4) + 4 * g + i % 4`, column `l % N`.
+
+use crate::exec::{Flow, Handler};
+use crate::inst::Inst;
+use crate::op::Op;
+use crate::wave::{Lanes, Wave, LANES};
+
+/// Rows by columns.
+#[repr(align(64))]
+pub(super) struct Tile<const N: usize>(pub [[f32; N]; N]);
+
+/// Result register and lane group of a row.
+const fn place<const N: usize>(row: usize) -> (usize, usize) {
+    let num_groups = LANES / N;
+    (row / (4 * num_groups) * 4 + row % 4, row / 4 % num_groups)
+}
+
+/// The accumulator that source 2 holds: registers, or a constant in every element.
+#[inline(always)]
+pub(super) fn accumulator<const N: usize>(inst: &Inst, wave: &Wave) -> Tile<N> {
+    let Some(first) = inst.src[2].vector() else {
+        return Tile([[f32::from_bits(wave.scalar32(inst.src[2], inst.literal)); N]; N]);
+    };
+    let mut tile = Tile([[0.0; N]; N]);
+    for (row, values) in tile.0.iter_mut().enumerate() {
+        let (index, group) = place::<N>(row);
+        let lanes = &wave.vgpr[first + index][group * N..(group + 1) * N];
+        for (value, bits) in values.iter_mut().zip(lanes) {
+            *value = f32::from_bits(*bits);
+        }
+    }
+    tile
+}
+
+/// Writes the result; any NaN becomes the machine's default one, whatever this host made of it.
+#[inline(always)]
+pub(super) fn store<const N: usize>(inst: &Inst, wave: &mut Wave, tile: &Tile<N>) {
+    let Some(first) = inst.dst.vector() else { return };
+    for (row, values) in tile.0.iter().enumerate() {
+        let (index, group) = place::<N>(row);
+        let lanes = &mut wave.vgpr[first + index][group * N..(group + 1) * N];
+        for (out, value) in lanes.iter_mut().zip(values) {
+            *out = if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() };
+        }
+    }
+}
+
+/// Operand values: `J` per lane. A cache line each, or every other load of a row would straddle two.
+#[repr(align(64))]
+pub(super) struct Values<const J: usize>(pub [[f32; LANES]; J]);
+
+/// The values of one lane group for a run of ascending K.
+pub(super) struct Run<'a> {
+    /// Lanes by K.
+    pub values: &'a [[f32; LANES]],
+    /// First lane of the group.
+    pub first_lane: usize,
+}
+
+/// Adds `a[k][row] * b[k][column]` for ascending `k`.
+///
+/// Blocks of rows keep enough independent chains in registers to hide the latency of a fused multiply-add.
+#[inline(always)]
+pub(super) fn multiply_add<const N: usize>(tile: &mut Tile<N>, a: &Run, b: &Run) {
+    const ROWS: usize = 4;
+    const COLUMNS: usize = 16;
+    for first_row in (0..N).step_by(ROWS) {
+        for first_column in (0..N).step_by(COLUMNS) {
+            let mut block = [[0.0f32; COLUMNS]; ROWS];
+            for (row, chains) in block.iter_mut().enumerate() {
+                chains.copy_from_slice(&tile.0[first_row + row][first_column..first_column + COLUMNS]);
+            }
+            let (a_lane, b_lane) = (a.first_lane + first_row, b.first_lane + first_column);
+            for (a, b) in a.values.iter().zip(b.values) {
+                let (a, b) = (&a[a_lane..a_lane + ROWS], &b[b_lane..b_lane + COLUMNS]);
+                for (chains, a) in block.iter_mut().zip(a) {
+                    for (chain, b) in chains.iter_mut().zip(b) {
+                        *chain = a.mul_add(*b, *chain);
+                    }
+                }
+            }
+            for (row, chains) in block.iter().enumerate() {
+                tile.0[first_row + row][first_column..first_column + COLUMNS].copy_from_slice(chains);
+            }
+        }
+    }
+}
+
+/// Multiplies what the lane groups hold, one after the other.
+#[inline(always)]
+fn multiply_groups<const N: usize>(inst: &Inst, wave: &mut Wave, a: &[[f32; LANES]], b: &[[f32; LANES]]) -> Flow {
+    let mut tile = accumulator::<N>(inst, wave);
+    for first_lane in (0..LANES).step_by(N) {
+        multiply_add(&mut tile, &Run { values: a, first_lane }, &Run { values: b, first_lane });
+    }
+    store(inst, wave, &tile);
+    Flow::Next
+}
+
+/// Dword `dword` of source `index`.
+#[inline(always)]
+fn operand_dword(inst: &Inst, wave: &Wave, index: usize, dword: usize) -> Lanes {
+    match inst.src[index].vector() {
+        Some(first) => wave.vgpr[first + dword],
+        None => [wave.scalar32(inst.src[index], inst.literal); LANES],
+    }
+}
+
+#[inline(always)]
+fn bf16_values<const J: usize>(inst: &Inst, wave: &Wave, index: usize) -> Values<J> {
+    let mut out = Values([[0.0; LANES]; J]);
+    for (dword, pair) in out.0.chunks_exact_mut(2).enumerate() {
+        let dwords = operand_dword(inst, wave, index, dword);
+        for (lane, dword) in dwords.iter().enumerate() {
+            pair[0][lane] = f32::from_bits(dword << 16);
+            pair[1][lane] = f32::from_bits(dword & 0xffff_0000);
+        }
+    }
+    out
+}
+
+/// bf16 operands of `J` values a lane.
+fn mfma_bf16<const N: usize, const J: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (a, b) = (bf16_values::<J>(inst, wave, 0), bf16_values::<J>(inst, wave, 1));
+    multiply_groups::<N>(inst, wave, &a.0, &b.0)
+}
+
+/// f32 operands of one value a lane.
+fn mfma_f32<const N: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let [a, b] = [0, 1].map(|index: usize| Values([operand_dword(inst, wave, index, 0).map(f32::from_bits)]));
+    multiply_groups::<N>(inst, wave, &a.0, &b.0)
+}
+
+/// Sixteen independent 4 x 4 x 4 products: lane `l` holds block `l / 4`, row or column `l % 4`, K 0 to 3; result
+/// register `i` is row `i`.
+fn mfma_bf16_blocks(inst: &Inst, wave: &mut Wave) -> Flow {
+    let widen = |dword: u32, k: usize| f32::from_bits(if k & 1 == 0 { dword << 16 } else { dword & 0xffff_0000 });
+    let [a, b] = [0, 1].map(|index: usize| [0, 1].map(|dword: usize| operand_dword(inst, wave, index, dword)));
+    let mut results = [[0; LANES]; 4];
+    for (row, out) in results.iter_mut().enumerate() {
+        let c = operand_dword(inst, wave, 2, row);
+        for (lane, out) in out.iter_mut().enumerate() {
+            let a_lane = lane & !3 | row;
+            let sum = (0..4).fold(f32::from_bits(c[lane]), |sum, k| {
+                widen(a[k / 2][a_lane], k).mul_add(widen(b[k / 2][lane], k), sum)
+            });
+            *out = if sum.is_nan() { 0x7fc0_0000 } else { sum.to_bits() };
+        }
+    }
+    if let Some(first) = inst.dst.vector() {
+        wave.vgpr[first..first + 4].copy_from_slice(&results);
+    }
+    Flow::Next
+}
+
+/// The handler of a bf16 or f32 matrix instruction; none if it asks for operand broadcast or permutation.
+pub(super) fn handler(inst: &Inst) -> Option<Handler> {
+    let mods = &inst.mods;
+    if mods.cbsz != 0 || mods.abid != 0 || mods.blgp != 0 {
+        return None;
+    }
+    Some(match inst.op {
+        Op::VMfmaF3216x16x32Bf16 => mfma_bf16::<16, 8>,
+        Op::VMfmaF3232x32x16Bf16 => mfma_bf16::<32, 8>,
+        Op::VMfmaF3216x16x16Bf16 => mfma_bf16::<16, 4>,
+        Op::VMfmaF3232x32x8Bf16 => mfma_bf16::<32, 4>,
+        Op::VMfmaF3216x16x4F32 => mfma_f32::<16>,
+        Op::VMfmaF324x4x416bBf16 => mfma_bf16_blocks,
+        _ => return None,
+    })
+}

@@ -1,0 +1,300 @@
+//! The emulator: a machine with one device per rank.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use specdec_core::device::{Device, Launch, MemoryKind};
+use specdec_core::ids::{DeviceAddress, Rank};
+
+use super::clock::Clock;
+use super::code_object::{CodeObject, KernelInfo};
+use super::device_model::{DeviceModel, Shape};
+use super::dispatch::{check_kernel, kernarg_segment, Module, Queued};
+use super::error::EmulatorError;
+use super::fault::{Fault, Faults};
+use super::memory::{Description, Memory};
+use super::parking::Parking;
+use super::program::Program;
+use super::random::Random;
+use super::residency::Residency;
+use super::scheduler::Scheduler;
+use super::shared::Shared;
+use super::statistics::Statistics;
+use super::tap::{Tap, TapImage, TapRegion};
+
+/// What happens when every wave waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// The deadlock is an error that lists every waiter.
+    Error,
+    /// The clock jumps by so many ticks (10 ns each), so that waits with a time-out give up.
+    Advance(u64),
+}
+
+/// How an emulator is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Devices, one per rank.
+    pub ranks: usize,
+    /// Seed of the scheduler: it changes the order of waves and nothing else.
+    pub seed: u64,
+    /// What happens when every wave waits.
+    pub stall: Stall,
+    /// Wave instructions that one `synchronize` may execute.
+    pub budget: u64,
+    /// Mean wave instructions of a turn.
+    pub quantum: u64,
+    /// Wave instructions, over all ranks, that a tick of the 100 MHz clock takes.
+    pub instructions_per_tick: u64,
+    /// Ticks after which parked polls look again although nothing that they poll has changed.
+    pub poll_ticks: u64,
+    /// Resources of a device.
+    pub model: DeviceModel,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ranks: 1,
+            seed: 0,
+            stall: Stall::Error,
+            budget: 1 << 40,
+            quantum: 1024,
+            instructions_per_tick: 256,
+            poll_ticks: 10_000_000,
+            model: DeviceModel::default(),
+        }
+    }
+}
+
+/// A loaded code object of one emulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleHandle(usize);
+
+/// A launch in its general form: three dimensions, dynamic LDS, and a whole kernarg segment if one likes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridLaunch {
+    /// The code object.
+    pub module: ModuleHandle,
+    /// Kernel symbol.
+    pub symbol: String,
+    /// Workgroups.
+    pub grid: [u32; 3],
+    /// Work-items of a workgroup.
+    pub block: [u32; 3],
+    /// LDS beyond what the kernel declares, in bytes.
+    pub dynamic_lds_bytes: u32,
+    /// The explicit arguments, or the whole segment with the hidden ones.
+    pub kernarg: Vec<u8>,
+}
+
+/// A functional gfx950 machine with one device per rank.
+#[derive(Debug)]
+pub struct Emulator {
+    options: Options,
+    shared: Shared,
+    modules: Vec<Arc<Module>>,
+    queues: Vec<VecDeque<Queued>>,
+    random: Random,
+}
+
+impl Emulator {
+    /// A machine without memory or code.
+    pub fn new(options: Options) -> Self {
+        let shared = Shared {
+            memory: Memory::default(),
+            clock: Clock::new(options.instructions_per_tick),
+            parking: Parking::default(),
+            tap: Tap::default(),
+            faults: Faults::default(),
+            statistics: Statistics::default(),
+        };
+        let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
+        Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }
+    }
+
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.shared.memory
+    }
+
+    fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
+        let ranks = self.options.ranks;
+        if (rank.0 as usize) < ranks { Ok(()) } else { Err(EmulatorError::UnknownRank { rank, ranks }) }
+    }
+
+    fn module(&self, handle: ModuleHandle) -> Result<&Arc<Module>, EmulatorError> {
+        self.modules.get(handle.0).ok_or(EmulatorError::UnknownModule { index: handle.0 })
+    }
+
+    /// Allocates memory that nobody has written: a kernel that reads it before writing is stopped.
+    pub fn allocate_unwritten(&mut self, rank: Rank, kind: MemoryKind, bytes: u64, name: &str) -> Result<DeviceAddress, EmulatorError> {
+        self.check_rank(rank)?;
+        let what = Description { rank, kind, name: name.into(), is_initialised: false };
+        self.shared.memory.allocate(bytes, None, what).map(DeviceAddress)
+    }
+
+    /// Allocates memory at a guest address of the caller's choice: zeroed, or counted as never written. Pages that
+    /// nobody touches cost nothing.
+    pub fn allocate_at(
+        &mut self,
+        rank: Rank,
+        address: DeviceAddress,
+        bytes: u64,
+        name: &str,
+        is_initialised: bool,
+    ) -> Result<(), EmulatorError> {
+        self.check_rank(rank)?;
+        let what = Description { rank, kind: MemoryKind::Device, name: name.into(), is_initialised };
+        self.shared.memory.allocate(bytes, Some(address.0), what).map(|_| ())
+    }
+
+    /// Kernels of a code object.
+    pub fn kernels(&self, module: ModuleHandle) -> Result<Vec<KernelInfo>, EmulatorError> {
+        Ok(self.module(module)?.object.kernels.iter().map(|kernel| kernel.info.clone()).collect())
+    }
+
+    /// SHA-256 of a code object's file.
+    pub fn sha256(&self, module: ModuleHandle) -> Result<[u8; 32], EmulatorError> {
+        Ok(self.module(module)?.object.sha256)
+    }
+
+    /// Checks and enqueues one launch on `rank`.
+    pub fn launch_grid(&mut self, rank: Rank, launch: &GridLaunch) -> Result<(), EmulatorError> {
+        self.check_rank(rank)?;
+        let module = self.module(launch.module)?.clone();
+        let shape = Shape { grid: launch.grid, block: launch.block, dynamic_lds_bytes: launch.dynamic_lds_bytes };
+        let kernel = module.object.kernel(&launch.symbol)?;
+        check_kernel(&module, kernel)?;
+        self.options.model.check(kernel, &shape)?;
+        let kernarg = kernarg_segment(kernel, &shape, &launch.kernarg)?;
+        let kernel = module.object.kernels.iter().position(|known| known.info.symbol == launch.symbol).unwrap_or(0);
+        self.queues[rank.0 as usize].push_back(Queued { rank, module, kernel, shape, kernarg });
+        Ok(())
+    }
+
+    /// Changes what happens when every wave waits.
+    pub fn set_stall(&mut self, stall: Stall) {
+        self.options.stall = stall;
+    }
+
+    /// Changes how many wave instructions one `synchronize` may execute.
+    pub fn set_budget(&mut self, budget: u64) {
+        self.options.budget = budget;
+    }
+
+    /// Virtual time in ticks of 10 ns.
+    pub fn ticks(&self) -> u64 {
+        self.shared.clock.ticks()
+    }
+
+    /// Lets virtual time pass between launches.
+    pub fn advance_clock(&mut self, ticks: u64) {
+        self.shared.clock.advance(ticks);
+    }
+
+    /// What ran since the start or [`Emulator::clear_statistics`].
+    pub fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+
+    /// Starts counting anew.
+    pub fn clear_statistics(&mut self) {
+        self.shared.statistics = Statistics::default();
+    }
+
+    /// Records what is stored into an exchange region from now on.
+    pub fn watch(&mut self, region: TapRegion) {
+        self.shared.tap.watch(region);
+    }
+
+    /// Removes and returns what was stored into a region under a tag.
+    pub fn take_tap(&mut self, rank: Rank, id: u32, tag: u32) -> Option<TapImage> {
+        self.shared.tap.take(rank, id, tag)
+    }
+
+    /// Tags under which something was stored into a region.
+    pub fn tap_tags(&self, rank: Rank, id: u32) -> Vec<u32> {
+        self.shared.tap.tags(rank, id)
+    }
+
+    /// Forgets every tap region and image.
+    pub fn clear_tap(&mut self) {
+        self.shared.tap.clear();
+    }
+
+    /// Injects a fault; its handle for [`Emulator::has_fired`].
+    pub fn inject(&mut self, fault: Fault) -> usize {
+        self.shared.faults.inject(fault)
+    }
+
+    /// Whether an injected fault has fired.
+    pub fn has_fired(&self, fault: usize) -> bool {
+        self.shared.faults.has_fired(fault)
+    }
+}
+
+impl Device for Emulator {
+    type Module = ModuleHandle;
+    type Error = EmulatorError;
+
+    fn allocate(&mut self, rank: Rank, kind: MemoryKind, bytes: u64, name: &str) -> Result<DeviceAddress, EmulatorError> {
+        self.check_rank(rank)?;
+        let what = Description { rank, kind, name: name.into(), is_initialised: true };
+        self.shared.memory.allocate(bytes, None, what).map(DeviceAddress)
+    }
+
+    fn free(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
+        self.shared.memory.remove(address.0)
+    }
+
+    /// Every rank reaches every allocation at the same address.
+    fn map_peer(&mut self, address: DeviceAddress, rank: Rank, peer: Rank) -> Result<DeviceAddress, EmulatorError> {
+        self.check_rank(peer)?;
+        let allocation = self.shared.memory.starting_at(address.0).filter(|allocation| allocation.rank == rank);
+        allocation.map(|_| address).ok_or(EmulatorError::NotAnAllocation { address: address.0 })
+    }
+
+    fn write(&mut self, address: DeviceAddress, bytes: &[u8]) -> Result<(), EmulatorError> {
+        self.synchronize()?;
+        self.shared.memory.host_write(address.0, bytes)
+    }
+
+    fn read(&self, address: DeviceAddress, bytes: &mut [u8]) -> Result<(), EmulatorError> {
+        self.shared.memory.host_read(address.0, bytes)
+    }
+
+    fn load(&mut self, code_object: &[u8]) -> Result<ModuleHandle, EmulatorError> {
+        let object = CodeObject::parse(code_object)?;
+        let program = Arc::new(Program::decode(&object.image[object.text.clone()]));
+        let name = format!("code object {}", self.modules.len());
+        let what = Description { rank: Rank(0), kind: MemoryKind::Device, name, is_initialised: true };
+        let image = self.shared.memory.allocate(object.image.len() as u64, None, what)?;
+        self.shared.memory.host_write(image, &object.image)?;
+        self.modules.push(Arc::new(Module { object, program, image }));
+        Ok(ModuleHandle(self.modules.len() - 1))
+    }
+
+    fn launch(&mut self, rank: Rank, launch: &Launch<ModuleHandle>) -> Result<(), EmulatorError> {
+        let Launch { module, symbol, grid, block, kernarg } = launch.clone();
+        let launch = GridLaunch { module, symbol, grid: [grid, 1, 1], block: [block, 1, 1], dynamic_lds_bytes: 0, kernarg };
+        self.launch_grid(rank, &launch)
+    }
+
+    /// Runs everything that was queued. After an error the queues are empty and memory is as the failing instruction
+    /// left it.
+    fn synchronize(&mut self) -> Result<(), EmulatorError> {
+        if self.queues.iter().all(VecDeque::is_empty) {
+            return Ok(());
+        }
+        let (start, first_tick) = (Instant::now(), self.shared.clock.ticks());
+        let queues = self.queues.iter_mut().map(std::mem::take).collect();
+        let random = self.random.clone();
+        let scheduler = Scheduler::new(&self.options, random, &mut self.shared, Residency::new(queues));
+        let (random, result) = scheduler.run();
+        self.random = random;
+        self.shared.statistics.ticks += self.shared.clock.ticks() - first_tick;
+        self.shared.statistics.wall_seconds += start.elapsed().as_secs_f64();
+        result
+    }
+}

@@ -1,0 +1,337 @@
+//! Guest memory: allocations by address, every access checked. The only module that touches memory by address.
+
+use std::cell::Cell;
+
+use specdec_core::device::MemoryKind;
+use specdec_core::ids::Rank;
+
+use super::emulator::Emulator;
+use super::error::EmulatorError;
+use super::location::Location;
+use super::written::Written;
+
+/// Alignment of allocations that the emulator owns: a device's usual one.
+const ALIGNMENT: u64 = 256;
+/// From this size on an allocation has pages of its own.
+const PAGES_FROM_BYTES: u64 = 1 << 20;
+
+/// What a new allocation is.
+#[derive(Clone, Debug)]
+pub(super) struct Description {
+    pub rank: Rank,
+    pub kind: MemoryKind,
+    pub name: String,
+    pub is_initialised: bool,
+}
+
+/// One allocation.
+#[derive(Debug)]
+pub(super) struct Allocation {
+    pub base: u64,
+    pub bytes: u64,
+    pub rank: Rank,
+    pub kind: MemoryKind,
+    pub name: String,
+    /// Bytes that are written; `None` when all are.
+    written: Option<Written>,
+    /// Host address of the first byte; differs from `base` only for memory placed at a guest address.
+    host: usize,
+    /// The storage, when it is ours; kept for its drop.
+    _backing: Backing,
+}
+
+/// Who holds an allocation's bytes.
+#[derive(Debug)]
+#[expect(dead_code, reason = "what the variants hold is only ever reached by address")]
+enum Backing {
+    /// The host, who registered it.
+    Host,
+    Words(Vec<u128>),
+    /// Pages that reserve nothing until they are touched.
+    Pages(memmap2::MmapMut),
+}
+
+/// All allocations, sorted by address.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    allocations: Vec<Allocation>,
+    /// Where the last look-up ended: consecutive accesses mostly meet one allocation.
+    last: Cell<usize>,
+}
+
+impl Backing {
+    /// Zeroed storage and its aligned host address.
+    fn zeroed(bytes: u64) -> Option<(usize, Self)> {
+        let needed = usize::try_from(bytes.max(1).checked_add(ALIGNMENT)?).ok()?;
+        if bytes < PAGES_FROM_BYTES {
+            let mut words = vec![0u128; needed.div_ceil(16)];
+            let host = words.as_mut_ptr().expose_provenance();
+            return Some((host.next_multiple_of(ALIGNMENT as usize), Self::Words(words)));
+        }
+        let mut pages = memmap2::MmapOptions::new().len(needed).no_reserve_swap().map_anon().ok()?;
+        Some((pages.as_mut_ptr().expose_provenance(), Self::Pages(pages)))
+    }
+}
+
+impl Allocation {
+    /// Its bytes.
+    #[inline]
+    pub fn view(&self) -> &[u8] {
+        let start = std::ptr::with_exposed_provenance::<u8>(self.host);
+        // SAFETY: `host..host + bytes` is our own vector, or was promised by `Emulator::register`'s caller.
+        unsafe { std::slice::from_raw_parts(start, self.bytes as usize) }
+    }
+
+    /// Its bytes, to write.
+    #[inline]
+    pub fn view_mut(&mut self) -> &mut [u8] {
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(self.host);
+        // SAFETY: as in `view`; `&mut self` makes this the only view that the emulator has of the range.
+        unsafe { std::slice::from_raw_parts_mut(start, self.bytes as usize) }
+    }
+
+    /// Whether nothing of it needs a look at the map of written bytes.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.written.is_none()
+    }
+
+    /// Whether the bytes at an offset are written.
+    #[inline]
+    pub fn covers(&self, offset: u64, bytes: u64) -> bool {
+        self.written.as_ref().is_none_or(|written| written.covers(offset, bytes))
+    }
+
+    /// Marks the bytes at an offset as written.
+    #[inline]
+    pub fn mark(&mut self, offset: u64, bytes: u64) {
+        if let Some(written) = &mut self.written {
+            written.mark(offset, bytes);
+            if written.is_complete() {
+                self.written = None;
+            }
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+}
+
+impl Memory {
+    /// Allocates zeroed bytes of our own, at an address of the host's choice or at `place`. Untouched pages of a
+    /// large allocation cost nothing.
+    pub fn allocate(&mut self, bytes: u64, place: Option<u64>, what: Description) -> Result<u64, EmulatorError> {
+        let (host, backing) = Backing::zeroed(bytes).ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
+        self.insert(place.unwrap_or(host as u64), bytes, host, backing, what)
+    }
+
+    fn insert(&mut self, base: u64, bytes: u64, host: usize, backing: Backing, what: Description) -> Result<u64, EmulatorError> {
+        let at = self.allocations.partition_point(|allocation| allocation.base < base);
+        let end = base.checked_add(bytes);
+        let next = self.allocations.get(at).filter(|next| end.is_none_or(|end| next.base < end.max(base + 1)));
+        let previous = at.checked_sub(1).map(|before| &self.allocations[before]).filter(|before| before.end() > base);
+        if let Some(other) = next.or(previous) {
+            return Err(EmulatorError::Overlap { name: what.name, address: base, bytes, other: other.name.clone() });
+        }
+        if end.is_none() {
+            return Err(EmulatorError::OutOfMemory { bytes, name: what.name });
+        }
+        let written = if what.is_initialised || bytes == 0 {
+            None
+        } else {
+            let map = Written::none(bytes);
+            Some(map.ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?)
+        };
+        let Description { rank, kind, name, .. } = what;
+        self.allocations.insert(at, Allocation { base, bytes, rank, kind, name, written, host, _backing: backing });
+        Ok(base)
+    }
+
+    /// Removes the allocation that starts at `base`.
+    pub fn remove(&mut self, base: u64) -> Result<(), EmulatorError> {
+        let at = self.allocations.binary_search_by_key(&base, |allocation| allocation.base);
+        let at = at.map_err(|_| EmulatorError::NotAnAllocation { address: base })?;
+        self.allocations.remove(at);
+        Ok(())
+    }
+
+    /// The allocation that starts at `base`.
+    pub fn starting_at(&self, base: u64) -> Option<&Allocation> {
+        let at = self.allocations.binary_search_by_key(&base, |allocation| allocation.base).ok()?;
+        self.allocations.get(at)
+    }
+
+    /// The index of the allocation that holds `address`.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<usize> {
+        let holds = |allocation: &Allocation| address.wrapping_sub(allocation.base) < allocation.bytes;
+        let last = self.last.get();
+        if self.allocations.get(last).is_some_and(holds) {
+            return Some(last);
+        }
+        let at = self.allocations.partition_point(|allocation| allocation.base <= address).checked_sub(1)?;
+        if !holds(&self.allocations[at]) {
+            return None;
+        }
+        self.last.set(at);
+        Some(at)
+    }
+
+    /// The allocation of an index that `find` gave.
+    #[inline]
+    pub fn at(&self, index: usize) -> &Allocation {
+        &self.allocations[index]
+    }
+
+    /// The allocation of an index that `find` gave, to write.
+    #[inline]
+    pub fn at_mut(&mut self, index: usize) -> &mut Allocation {
+        &mut self.allocations[index]
+    }
+
+    /// Checks that one allocation holds all of `address..address + bytes`; its index and the offset there.
+    #[inline]
+    pub fn check(&self, access: &'static str, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
+        let Some(index) = self.find(address) else {
+            let near = self.near(address);
+            return Err(EmulatorError::OutsideAllocation { access, address, bytes, near, at: Location::unknown() });
+        };
+        let allocation = &self.allocations[index];
+        let offset = address - allocation.base;
+        if bytes > allocation.bytes - offset {
+            return Err(EmulatorError::CrossesEnd {
+                access,
+                allocation: allocation.name.clone(),
+                offset,
+                bytes,
+                allocation_bytes: allocation.bytes,
+                at: Location::unknown(),
+            });
+        }
+        Ok((index, offset))
+    }
+
+    /// Reads checked and written bytes.
+    #[inline]
+    pub fn load(&self, access: &'static str, address: u64, into: &mut [u8]) -> Result<(), EmulatorError> {
+        let bytes = into.len() as u64;
+        let (index, offset) = self.check(access, address, bytes)?;
+        let allocation = &self.allocations[index];
+        if !allocation.covers(offset, bytes) {
+            let allocation = allocation.name.clone();
+            return Err(EmulatorError::NeverWritten { allocation, offset, bytes, at: Location::unknown() });
+        }
+        into.copy_from_slice(&allocation.view()[offset as usize..][..into.len()]);
+        Ok(())
+    }
+
+    /// Writes checked bytes.
+    #[inline]
+    pub fn store(&mut self, access: &'static str, address: u64, from: &[u8]) -> Result<(), EmulatorError> {
+        let (index, offset) = self.check(access, address, from.len() as u64)?;
+        let allocation = &mut self.allocations[index];
+        allocation.mark(offset, from.len() as u64);
+        allocation.view_mut()[offset as usize..][..from.len()].copy_from_slice(from);
+        Ok(())
+    }
+
+    /// The host's view of a range, written or not.
+    pub fn host_read(&self, address: u64, into: &mut [u8]) -> Result<(), EmulatorError> {
+        let (index, offset) = self.host_check(address, into.len() as u64)?;
+        into.copy_from_slice(&self.allocations[index].view()[offset as usize..][..into.len()]);
+        Ok(())
+    }
+
+    /// Writes a range for the host.
+    pub fn host_write(&mut self, address: u64, from: &[u8]) -> Result<(), EmulatorError> {
+        let (index, offset) = self.host_check(address, from.len() as u64)?;
+        let allocation = &mut self.allocations[index];
+        allocation.mark(offset, from.len() as u64);
+        allocation.view_mut()[offset as usize..][..from.len()].copy_from_slice(from);
+        Ok(())
+    }
+
+    fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
+        let refused = || EmulatorError::HostAccess { address, bytes, near: self.near(address) };
+        self.check("host access", address, bytes).map_err(|_| refused())
+    }
+
+    /// An address as an allocation's name and an offset.
+    pub fn place(&self, address: u64) -> String {
+        self.find(address).map_or_else(
+            || format!("{address:#x}"),
+            |index| format!("`{}` + {:#x}", self.allocations[index].name, address - self.allocations[index].base),
+        )
+    }
+
+    /// The allocation nearest to an address, in words.
+    fn near(&self, address: u64) -> String {
+        let at = self.allocations.partition_point(|allocation| allocation.base <= address);
+        let before = at.checked_sub(1).map(|before| &self.allocations[before]);
+        let before = before.map(|before| (address.saturating_sub(before.end()), before, "past the end of"));
+        let after = self.allocations.get(at).map(|after| (after.base - address, after, "before"));
+        let nearest = before.into_iter().chain(after).min_by_key(|&(distance, ..)| distance);
+        nearest.map_or_else(String::new, |(distance, allocation, side)| {
+            format!(", {distance:#x} bytes {side} `{}` of {} ({:?})", allocation.name, allocation.rank, allocation.kind)
+        })
+    }
+}
+
+impl Emulator {
+    /// Makes host memory in place, e.g. a CPU tensor, reachable for every rank at its own address.
+    ///
+    /// # Safety
+    /// `address..address + bytes` is readable and writable, is not moved or freed before
+    /// [`Emulator::unregister`], and nobody else touches it while `synchronize`, `read` or `write` runs.
+    pub unsafe fn register(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        rank: Rank,
+        name: &str,
+        is_initialised: bool,
+    ) -> Result<(), EmulatorError> {
+        let what = Description { rank, kind: MemoryKind::Device, name: name.into(), is_initialised };
+        self.memory_mut().insert(address, bytes, address as usize, Backing::Host, what).map(|_| ())
+    }
+
+    /// Ends what [`Emulator::register`] began; the memory is the caller's again.
+    pub fn unregister(&mut self, address: u64) -> Result<(), EmulatorError> {
+        self.memory_mut().remove(address)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    fn describe(name: &str, is_initialised: bool) -> Description {
+        Description { rank: Rank(0), kind: MemoryKind::Device, name: name.into(), is_initialised }
+    }
+
+    #[test]
+    fn placed_allocations_are_checked_and_do_not_overlap() {
+        let mut memory = Memory::default();
+        memory.allocate(64, Some(0x1000), describe("a", true)).unwrap();
+        assert!(memory.allocate(64, Some(0x1020), describe("b", true)).is_err());
+        assert!(memory.allocate(64, Some(0xfff), describe("b", true)).is_err());
+        memory.allocate(64, Some(0x1040), describe("b", false)).unwrap();
+        memory.store("store", 0x1040, &[7; 4]).unwrap();
+        let mut bytes = [0; 4];
+        memory.load("load", 0x1040, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 4]);
+        assert!(matches!(memory.load("load", 0x1042, &mut bytes), Err(EmulatorError::NeverWritten { offset: 2, .. })));
+        assert!(matches!(memory.load("load", 0x103e, &mut bytes), Err(EmulatorError::CrossesEnd { .. })));
+        assert!(matches!(memory.load("load", 0x2000, &mut bytes), Err(EmulatorError::OutsideAllocation { .. })));
+        assert_eq!(memory.place(0x1044), "`b` + 0x4");
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let mut memory = Memory::default();
+        assert!(memory.allocate(u64::MAX, None, describe("a", true)).is_err());
+        assert!(memory.allocate(1 << 60, None, describe("a", true)).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+// Kernels that wait for others: pairs between ranks, rows and flags inside a rank, waits with a time-out.
+#define GLOBAL extern "C" __attribute__((global))
+#define DEVICE __attribute__((device)) inline
+#define SHARED __attribute__((shared))
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef __attribute__((address_space(1))) u64 Pair;
+typedef __attribute__((address_space(1))) u32 Word;
+
+DEVICE void sync() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+DEVICE void publish(u64 region, u32 index, u32 value, u32 tag) {
+  __hip_atomic_store((Pair*)region + index, (u64)tag << 32 | value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+// Waits for a pair's tag; gives up after `limit` ticks with a value that says so.
+DEVICE u32 wait_pair(u64 region, u32 index, u32 tag, u64 limit) {
+  const u64 start = __builtin_amdgcn_s_memrealtime();
+  while (true) {
+    const u64 pair = __hip_atomic_load((Pair*)region + index, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    if ((u32)(pair >> 32) == tag) return (u32)pair;
+    __builtin_amdgcn_s_sleep(1);
+    if (__builtin_amdgcn_s_memrealtime() - start > limit) return 0xdead;
+  }
+}
+
+// Every round each rank publishes 64 values a workgroup to its peer and adds what it receives.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64)))
+swap_rounds(u64 mine, u64 peers, u64 out, u32 rounds, u32 seed) {
+  const u32 lane = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+  const u32 index = group * 64 + lane;
+  u32 value = seed + index;
+  for (u32 round = 1; round <= rounds; ++round) {
+    const u64 parity = (round & 1) * 8192;
+    publish(peers + parity, index, value, round);
+    value = value * 3 + wait_pair(mine + parity, index, round, 1ull << 40);
+  }
+  ((Word*)out)[index] = value;
+}
+
+// Workgroup 0 waits for a flag; its wave 1 waits for wave 0 at the barrier.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(128, 128))) wait_for_ever(u64 region, u64 out) {
+  const u32 item = __builtin_amdgcn_workitem_id_x();
+  if (item < 64) ((Word*)out)[item] = wait_pair(region, 5, 9, 1ull << 60);
+  sync();
+  ((Word*)out)[item] = 1;
+}
+
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) wait_or_give_up(u64 region, u64 out) {
+  const u32 lane = __builtin_amdgcn_workitem_id_x();
+  ((Word*)out)[lane] = wait_pair(region, lane, 7, 300000000);
+}
+
+// One producer for all: workgroup 0 stores late, the others poll. Every workgroup publishes for the next round.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) ring(u64 region, u64 out, u32 groups, u32 rounds) {
+  const u32 group = __builtin_amdgcn_workgroup_id_x(), lane = __builtin_amdgcn_workitem_id_x();
+  u32 value = group;
+  for (u32 round = 1; round <= rounds; ++round) {
+    if (group == 0) {
+      if (lane == 0) publish(region, 0, value + 1, round);
+      value = wait_pair(region, groups - 1, round, 1ull << 60);
+    } else {
+      const u32 got = wait_pair(region, group - 1, round, 1ull << 60);
+      if (lane == 0) publish(region, group, got + 1, round);
+      value = got;
+    }
+  }
+  if (lane == 0) ((Word*)out)[group] = value;
+}
+
+// Rows and flags: a workgroup stores its row plainly, waits, raises its tagged flag; the next one reads the row.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) rows(u64 data, u64 flags, u64 out, u32 groups, u32 tag) {
+  const u32 group = __builtin_amdgcn_workgroup_id_x(), lane = __builtin_amdgcn_workitem_id_x();
+  const u32 other = (group + 1) % groups;
+  __hip_atomic_store((Word*)data + group * 64 + lane, group * 1000 + lane, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
+  sync();
+  if (lane == 0) __hip_atomic_store((Word*)flags + group, tag, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  while (__hip_atomic_load((Word*)flags + other, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) != tag) {
+    __builtin_amdgcn_s_sleep(1);
+  }
+  ((Word*)out)[group * 64 + lane] =
+      __hip_atomic_load((Word*)data + other * 64 + lane, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
