@@ -55,7 +55,7 @@ toolchain:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
 	  || { echo 'error: `$(PYTHON)` is missing or older than 3.10; install Python, or name one: make PYTHON=...' >&2; exit 2; }
 	@command -v cargo >/dev/null && command -v cc >/dev/null \
-	  || { echo 'error: no Rust toolchain (`cargo` and a C linker `cc`); install Rust 1.85 or newer with rustup' >&2; exit 2; }
+	  || { echo 'error: no Rust toolchain (`cargo` and a C linker `cc`); install Rust 1.87 or newer with rustup' >&2; exit 2; }
 	@if [[ -z "$${SPECDEC_CLANG:-}" && ! -x "$${ROCM_PATH:-/opt/rocm}/llvm/bin/clang" ]] \
 	    && ! type clang-22 lld-22 llvm-objdump-22 >/dev/null 2>&1; then \
 	  if [[ $$EUID != 0 ]] || ! command -v apt-get >/dev/null; then \

@@ -29,7 +29,9 @@ encode_numbers!(u32, u64, f32);
 
 impl Encode for [u64; MAX_RANKS as usize] {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|address| address.encode(out));
+        for address in self {
+            address.encode(out);
+        }
     }
 }
 

@@ -224,7 +224,9 @@ impl<D: Device> Engine<D> {
             return Err(EngineError::Groups(groups.len()));
         }
         let mut bytes = Vec::new();
-        groups.iter().for_each(|group| group.encode(&mut bytes));
+        for group in groups {
+            group.encode(&mut bytes);
+        }
         let at = self.state(rank)?.groups;
         Ok(self.device.write(at, &bytes)?)
     }
@@ -236,7 +238,9 @@ impl<D: Device> Engine<D> {
         }
         let table = TaskTable::new(&self.shard, shape, self.shard.geometry.grid).map_err(EngineError::Shape)?;
         let mut bytes = Vec::new();
-        table.stages.iter().for_each(|stage| stage.encode(&mut bytes));
+        for stage in &table.stages {
+            stage.encode(&mut bytes);
+        }
         debug_assert_eq!(bytes.len(), 8 * NUM_STAGES as usize);
         for (index, state) in self.ranks.iter_mut().enumerate() {
             let at = self.device.allocate(Rank(index as u8), MemoryKind::Device, bytes.len() as u64, "task table")?;

@@ -190,17 +190,15 @@ impl Layout {
         };
         let places = Region::ALL
             .iter()
-            .map(|&region| match scratch(region) {
-                Some((data_bytes, num_flags)) => {
+            .map(|&region| {
+                if let Some((data_bytes, num_flags)) = scratch(region) {
                     let data = take(&mut scratch_bytes, data_bytes);
                     let flags = take(&mut scratch_bytes, u64::from(num_flags) * 4);
-                    Place { region, data, data_bytes, flags: Some(flags), num_flags }
+                    return Place { region, data, data_bytes, flags: Some(flags), num_flags };
                 }
-                None => {
-                    let data_bytes = pairs(region);
-                    let data = take(&mut peer_half_bytes, data_bytes);
-                    Place { region, data, data_bytes, flags: None, num_flags: 0 }
-                }
+                let data_bytes = pairs(region);
+                let data = take(&mut peer_half_bytes, data_bytes);
+                Place { region, data, data_bytes, flags: None, num_flags: 0 }
             })
             .collect();
         Self { places, scratch_bytes, peer_half_bytes }

@@ -40,7 +40,7 @@ impl Tag {
 
     /// The layer, unless the tag is the poison or no tag at all.
     pub const fn layer(self) -> Option<Layer> {
-        if self.0 == POISON_TAG || self.0 % TAG_LAYERS == 0 {
+        if self.0 == POISON_TAG || self.0.is_multiple_of(TAG_LAYERS) {
             return None;
         }
         Some(Layer((self.0 % TAG_LAYERS - 1) as u8))
