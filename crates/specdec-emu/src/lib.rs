@@ -1,5 +1,6 @@
 //! A functional gfx950 machine behind `specdec_core::device::Device`: it runs the shipped code objects on a CPU.
 pub mod decode;
+pub mod disassembly;
 pub mod exchange_tap;
 pub mod exec;
 pub mod inst;

@@ -91,3 +91,21 @@ fn memory_can_be_placed_and_huge() {
     emulator.synchronize().unwrap();
     assert_eq!(read_words(&emulator, out, 64), [0x0707_0707; 64]);
 }
+
+#[test]
+fn a_barrier_shows_the_loads_in_flight() {
+    let mut emulator = Emulator::new(Options::default());
+    let module = emulator.load(&compile("access")).unwrap();
+    let (input, out) = (buffer(&mut emulator, 0, 1 << 20, "in"), buffer(&mut emulator, 0, 1 << 16, "out"));
+    let arguments = Kernarg::new().pointer(input).pointer(out).word(2).word(8);
+    launch(&mut emulator, 0, module, "stream", (4, 512), arguments).unwrap();
+    emulator.synchronize().unwrap();
+    let statistics = emulator.statistics();
+    let ((kernel, pc), loads) = statistics.loads_in_flight.iter().next().unwrap();
+    assert_eq!((kernel.as_str(), loads.workgroups), ("stream", 4));
+    // 8 waves with a ring of 8 loads of 16 bytes a lane.
+    assert!((48 << 10..=64 << 10).contains(&loads.min_bytes) && loads.min_bytes <= loads.max_bytes, "{loads:?}");
+    assert_eq!(emulator.functions_at(module, *pc).unwrap()[0].function, "stream");
+    assert_eq!(emulator.unsupported_instructions(module).unwrap(), []);
+    assert_eq!(statistics.mfma, 4 * 8 * 2 * 8);
+}

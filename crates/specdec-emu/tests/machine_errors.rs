@@ -181,7 +181,7 @@ fn more_workgroups_than_fit() {
 fn code_objects_that_are_refused() {
     let mut emulator = Emulator::new(Options::default());
     let code = compile("arithmetic");
-    for length in [0, 10, 64, 100, 700, code.len() / 2, code.len() - 1] {
+    for length in (0..code.len()).step_by(61).chain([code.len() - 1]) {
         let error = emulator.load(&code[..length]).unwrap_err();
         assert!(matches!(error, EmulatorError::BadElf { .. } | EmulatorError::BadMetadata { .. }), "{length}: {error}");
     }
@@ -190,6 +190,23 @@ fn code_objects_that_are_refused() {
     let host = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let error = emulator.load(&host).unwrap_err();
     assert!(matches!(error, EmulatorError::WrongTarget { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_code_object_is_an_error_or_loads() {
+    let code = compile("arithmetic");
+    let mut emulator = Emulator::new(Options::default());
+    for step in 0..4000usize {
+        let mut damaged = code.clone();
+        let at = step * 7919 % code.len();
+        damaged[at] ^= 1 << (step % 8);
+        damaged[(at * 31 + step) % 4096] = step as u8;
+        if let Ok(module) = emulator.load(&damaged) {
+            let arguments = Kernarg::new().pointer(DeviceAddress(8)).pointer(DeviceAddress(8));
+            // Refused or queued, either is fine; a panic is not.
+            drop(launch(&mut emulator, 0, module, "reduce", (1, 512), arguments));
+        }
+    }
 }
 
 #[test]

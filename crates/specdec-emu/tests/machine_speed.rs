@@ -19,11 +19,12 @@ fn measure(name: &str, queue: impl Fn(&mut Emulator, ModuleHandle, DeviceAddress
     let rate = statistics.wave_instructions as f64 / statistics.wall_seconds;
     let (loaded, mfma) = (statistics.bytes_loaded as f64, statistics.mfma as f64);
     println!(
-        "{name}: {:.1} M wave instructions/s, {:.2} GB/s loaded, {:.2} M MFMA/s ({} instructions)",
+        "{name}: {:.1} M wave instructions/s, {:.2} GB/s loaded, {:.2} M MFMA/s ({} instructions, {} in polls)",
         rate / 1e6,
         loaded / statistics.wall_seconds / 1e9,
         mfma / statistics.wall_seconds / 1e6,
-        statistics.wave_instructions
+        statistics.wave_instructions,
+        statistics.poll_instructions
     );
     rate
 }
@@ -34,6 +35,12 @@ fn wave_instructions_per_second() {
     measure("integer and float arithmetic", |emulator, module, input, out| {
         let arguments = Kernarg::new().pointer(input).pointer(out).word(20_000);
         launch(emulator, 0, module, "mix", (4, 512), arguments).unwrap();
+    });
+    measure("exchanges between 256 workgroups", |emulator, _, _, out| {
+        let module = emulator.load(&compile("exchange")).unwrap();
+        let region = buffer(emulator, 0, 16 * 256, "region");
+        let arguments = Kernarg::new().pointer(region).pointer(out).word(256).word(20).word(200);
+        launch(emulator, 0, module, "all_to_all", (256, 512), arguments).unwrap();
     });
     measure("weight stream with bf16 MFMA", |emulator, module, input, out| {
         let arguments = Kernarg::new().pointer(input).pointer(out).word(64).word(32);

@@ -26,6 +26,27 @@ fn vector_add_masks_the_tail() {
 }
 
 #[test]
+fn launches_of_a_rank_run_in_order() {
+    let mut emulator = Emulator::new(Options::default());
+    let module = emulator.load(&compile("arithmetic")).unwrap();
+    let ones = words(&mut emulator, "ones", &[1.0f32.to_bits(); 256]);
+    let sum = buffer(&mut emulator, 0, 1024, "sum");
+    for _ in 0..5 {
+        let arguments = Kernarg::new().pointer(ones).pointer(sum).pointer(sum).word(256);
+        launch(&mut emulator, 0, module, "vector_add", (1, 256), arguments).unwrap();
+    }
+    emulator.synchronize().unwrap();
+    assert_eq!(read_words(&emulator, sum, 256), [5.0f32.to_bits(); 256]);
+    assert_eq!(emulator.statistics().launches, 5);
+    emulator.free(ones).unwrap();
+    let arguments = Kernarg::new().pointer(ones).pointer(sum).pointer(sum).word(256);
+    launch(&mut emulator, 0, module, "vector_add", (1, 256), arguments.clone()).unwrap();
+    launch(&mut emulator, 0, module, "vector_add", (1, 256), arguments).unwrap();
+    assert!(emulator.synchronize().is_err(), "freed memory is gone");
+    assert_eq!(read_words(&emulator, sum, 256), [5.0f32.to_bits(); 256], "the second launch did not run");
+}
+
+#[test]
 fn a_reduction_in_lds_meets_at_its_barriers() {
     let mut emulator = Emulator::new(Options { quantum: 3, ..Options::default() });
     let module = emulator.load(&compile("arithmetic")).unwrap();

@@ -39,9 +39,14 @@ pub fn binding(error: &BindingError) -> PyErr {
     with_hint::<Refused>(error.to_string(), "pass exactly the addresses and numbers that the layer's kind needs")
 }
 
+/// Any other request that cannot be served.
+pub fn refused(message: String, hint: &str) -> PyErr {
+    with_hint::<Refused>(message, hint)
+}
+
 /// An unknown name of something.
 pub fn unknown(what: &str, name: &str, known: &str) -> PyErr {
-    with_hint::<Refused>(format!("unknown {what} `{name}`"), &format!("choose one of {known}"))
+    refused(format!("unknown {what} `{name}`"), &format!("choose one of {known}"))
 }
 
 /// One failure as a sentence.

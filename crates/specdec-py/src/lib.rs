@@ -5,6 +5,7 @@
 mod engine;
 mod error;
 mod geometry;
+mod inspect;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -32,5 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::PyEngine>()?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::hip_devices, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)
 }

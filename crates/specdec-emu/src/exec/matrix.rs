@@ -17,19 +17,25 @@ use crate::wave::{Lanes, Wave, LANES};
 #[repr(align(64))]
 pub(super) struct Tile<const N: usize>(pub [[f32; N]; N]);
 
+impl<const N: usize> Tile<N> {
+    /// All zero.
+    pub(super) const ZERO: Self = Self([[0.0; N]; N]);
+}
+
 /// Result register and lane group of a row.
 const fn place<const N: usize>(row: usize) -> (usize, usize) {
     let num_groups = LANES / N;
     (row / (4 * num_groups) * 4 + row % 4, row / 4 % num_groups)
 }
 
-/// The accumulator that source 2 holds: registers, or a constant in every element.
+/// Fills in the accumulator that source 2 holds: registers, or a constant in every element.
 #[inline(always)]
-pub(super) fn accumulator<const N: usize>(inst: &Inst, wave: &Wave) -> Tile<N> {
+pub(super) fn load_accumulator<const N: usize>(inst: &Inst, wave: &Wave, tile: &mut Tile<N>) {
     let Some(first) = inst.src[2].vector() else {
-        return Tile([[f32::from_bits(wave.scalar32(inst.src[2], inst.literal)); N]; N]);
+        let constant = f32::from_bits(wave.scalar32(inst.src[2], inst.literal));
+        tile.0.as_flattened_mut().fill(constant);
+        return;
     };
-    let mut tile = Tile([[0.0; N]; N]);
     for (row, values) in tile.0.iter_mut().enumerate() {
         let (index, group) = place::<N>(row);
         let lanes = &wave.vgpr[first + index][group * N..(group + 1) * N];
@@ -37,7 +43,6 @@ pub(super) fn accumulator<const N: usize>(inst: &Inst, wave: &Wave) -> Tile<N> {
             *value = f32::from_bits(*bits);
         }
     }
-    tile
 }
 
 /// Writes the result; any NaN becomes the machine's default one, whatever this host made of it.
@@ -53,9 +58,15 @@ pub(super) fn store<const N: usize>(inst: &Inst, wave: &mut Wave, tile: &Tile<N>
     }
 }
 
-/// Operand values: `J` per lane. A cache line each, or every other load of a row would straddle two.
+/// Operand values: `J` per lane. Aligned, or every other load of a row would straddle two cache lines; filled in
+/// place, because returning one by value costs a copy of kilobytes.
 #[repr(align(64))]
 pub(super) struct Values<const J: usize>(pub [[f32; LANES]; J]);
+
+impl<const J: usize> Values<J> {
+    /// All zero.
+    pub(super) const ZERO: Self = Self([[0.0; LANES]; J]);
+}
 
 /// The values of one lane group for a run of ascending K.
 pub(super) struct Run<'a> {
@@ -65,25 +76,30 @@ pub(super) struct Run<'a> {
     pub first_lane: usize,
 }
 
-/// Adds `a[k][row] * b[k][column]` for ascending `k`.
+/// Adds `a[k][row] * b[k][column]` for ascending `k`, run by run.
 ///
-/// Blocks of rows keep enough independent chains in registers to hide the latency of a fused multiply-add.
+/// Blocks of ROWS by COLUMNS keep enough independent chains in registers to hide the latency of a fused
+/// multiply-add. Columns from `num_columns` on are left alone.
 #[inline(always)]
-pub(super) fn multiply_add<const N: usize>(tile: &mut Tile<N>, a: &Run, b: &Run) {
-    const ROWS: usize = 4;
-    const COLUMNS: usize = 16;
+pub(super) fn multiply_add<const N: usize, const ROWS: usize, const COLUMNS: usize>(
+    tile: &mut Tile<N>,
+    runs: &[(Run, Run)],
+    num_columns: usize,
+) {
     for first_row in (0..N).step_by(ROWS) {
-        for first_column in (0..N).step_by(COLUMNS) {
+        for first_column in (0..num_columns).step_by(COLUMNS) {
             let mut block = [[0.0f32; COLUMNS]; ROWS];
             for (row, chains) in block.iter_mut().enumerate() {
                 chains.copy_from_slice(&tile.0[first_row + row][first_column..first_column + COLUMNS]);
             }
-            let (a_lane, b_lane) = (a.first_lane + first_row, b.first_lane + first_column);
-            for (a, b) in a.values.iter().zip(b.values) {
-                let (a, b) = (&a[a_lane..a_lane + ROWS], &b[b_lane..b_lane + COLUMNS]);
-                for (chains, a) in block.iter_mut().zip(a) {
-                    for (chain, b) in chains.iter_mut().zip(b) {
-                        *chain = a.mul_add(*b, *chain);
+            for (a, b) in runs {
+                let (a_lane, b_lane) = (a.first_lane + first_row, b.first_lane + first_column);
+                for (a, b) in a.values.iter().zip(b.values) {
+                    let (a, b) = (&a[a_lane..a_lane + ROWS], &b[b_lane..b_lane + COLUMNS]);
+                    for (chains, a) in block.iter_mut().zip(a) {
+                        for (chain, b) in chains.iter_mut().zip(b) {
+                            *chain = a.mul_add(*b, *chain);
+                        }
                     }
                 }
             }
@@ -94,13 +110,21 @@ pub(super) fn multiply_add<const N: usize>(tile: &mut Tile<N>, a: &Run, b: &Run)
     }
 }
 
-/// Multiplies what the lane groups hold, one after the other.
+/// Multiplies what the G lane groups hold, one after the other.
 #[inline(always)]
-fn multiply_groups<const N: usize>(inst: &Inst, wave: &mut Wave, a: &[[f32; LANES]], b: &[[f32; LANES]]) -> Flow {
-    let mut tile = accumulator::<N>(inst, wave);
-    for first_lane in (0..LANES).step_by(N) {
-        multiply_add(&mut tile, &Run { values: a, first_lane }, &Run { values: b, first_lane });
-    }
+fn multiply_groups<const N: usize, const G: usize>(
+    inst: &Inst,
+    wave: &mut Wave,
+    a: &[[f32; LANES]],
+    b: &[[f32; LANES]],
+) -> Flow {
+    let mut tile = Tile::<N>::ZERO;
+    load_accumulator(inst, wave, &mut tile);
+    let runs: [(Run, Run); G] = std::array::from_fn(|group| {
+        let first_lane = group * N;
+        (Run { values: a, first_lane }, Run { values: b, first_lane })
+    });
+    multiply_add::<N, 4, 16>(&mut tile, &runs, N);
     store(inst, wave, &tile);
     Flow::Next
 }
@@ -115,28 +139,28 @@ fn operand_dword(inst: &Inst, wave: &Wave, index: usize, dword: usize) -> Lanes 
 }
 
 #[inline(always)]
-fn bf16_values<const J: usize>(inst: &Inst, wave: &Wave, index: usize) -> Values<J> {
-    let mut out = Values([[0.0; LANES]; J]);
-    for (dword, pair) in out.0.chunks_exact_mut(2).enumerate() {
+fn load_bf16<const J: usize>(inst: &Inst, wave: &Wave, index: usize, values: &mut Values<J>) {
+    for (dword, pair) in values.0.chunks_exact_mut(2).enumerate() {
         let dwords = operand_dword(inst, wave, index, dword);
         for (lane, dword) in dwords.iter().enumerate() {
             pair[0][lane] = f32::from_bits(dword << 16);
             pair[1][lane] = f32::from_bits(dword & 0xffff_0000);
         }
     }
-    out
 }
 
-/// bf16 operands of `J` values a lane.
-fn mfma_bf16<const N: usize, const J: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
-    let (a, b) = (bf16_values::<J>(inst, wave, 0), bf16_values::<J>(inst, wave, 1));
-    multiply_groups::<N>(inst, wave, &a.0, &b.0)
+/// bf16 operands of `J` values a lane, in G lane groups.
+fn mfma_bf16<const N: usize, const G: usize, const J: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (mut a, mut b) = (Values::<J>::ZERO, Values::<J>::ZERO);
+    load_bf16(inst, wave, 0, &mut a);
+    load_bf16(inst, wave, 1, &mut b);
+    multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
 }
 
 /// f32 operands of one value a lane.
-fn mfma_f32<const N: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
+fn mfma_f32<const N: usize, const G: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
     let [a, b] = [0, 1].map(|index: usize| Values([operand_dword(inst, wave, index, 0).map(f32::from_bits)]));
-    multiply_groups::<N>(inst, wave, &a.0, &b.0)
+    multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
 }
 
 /// Sixteen independent 4 x 4 x 4 products: lane `l` holds block `l / 4`, row or column `l % 4`, K 0 to 3; result
@@ -168,11 +192,11 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         return None;
     }
     Some(match inst.op {
-        Op::VMfmaF3216x16x32Bf16 => mfma_bf16::<16, 8>,
-        Op::VMfmaF3232x32x16Bf16 => mfma_bf16::<32, 8>,
-        Op::VMfmaF3216x16x16Bf16 => mfma_bf16::<16, 4>,
-        Op::VMfmaF3232x32x8Bf16 => mfma_bf16::<32, 4>,
-        Op::VMfmaF3216x16x4F32 => mfma_f32::<16>,
+        Op::VMfmaF3216x16x32Bf16 => mfma_bf16::<16, 4, 8>,
+        Op::VMfmaF3232x32x16Bf16 => mfma_bf16::<32, 2, 8>,
+        Op::VMfmaF3216x16x16Bf16 => mfma_bf16::<16, 4, 4>,
+        Op::VMfmaF3232x32x8Bf16 => mfma_bf16::<32, 2, 4>,
+        Op::VMfmaF3216x16x4F32 => mfma_f32::<16, 4>,
         Op::VMfmaF324x4x416bBf16 => mfma_bf16_blocks,
         _ => return None,
     })

@@ -7,7 +7,7 @@
 //! fused multiply-add rounds once.
 
 use crate::exec::lane_op::lanes;
-use crate::exec::matrix::{accumulator, multiply_add, store, Run, Tile, Values};
+use crate::exec::matrix::{load_accumulator, multiply_add, store, Run, Tile, Values};
 use crate::exec::small_float::{power_of_two, Format};
 use crate::exec::{Flow, Handler};
 use crate::inst::{Inst, Operand};
@@ -17,6 +17,9 @@ use crate::wave::{Lanes, Wave, LANES};
 /// K values of a lane, and of a run that every format keeps together in one.
 const PER_LANE: usize = 32;
 const RUN: usize = 16;
+
+/// What the values of each lane's two runs are multiplied by.
+type Factors = [[f32; LANES]; PER_LANE / RUN];
 
 /// The registers and format of A or B.
 #[derive(Clone, Copy)]
@@ -46,23 +49,22 @@ impl Source {
         Run { values: &values.0[first_value..first_value + RUN], first_lane: group * N }
     }
 
-    /// Decodes every lane's values.
+    /// Decodes every lane's values, each multiplied by its run's factor.
     #[inline(always)]
-    fn decode(self, wave: &Wave) -> Values<PER_LANE> {
-        let mut out = Values([[0.0; LANES]; PER_LANE]);
+    fn decode(self, wave: &Wave, factors: &Factors, out: &mut Values<PER_LANE>) {
         if self.format == Format::E2m1 {
             for (dword, values) in out.0.chunks_exact_mut(8).enumerate() {
-                let mut codes = wave.vgpr[self.first + dword];
+                let (mut codes, factors) = (wave.vgpr[self.first + dword], &factors[dword / 2]);
                 // From the last nibble down, shifting as we go: written otherwise, the compiler vectorises over
                 // nibbles and then transposes.
                 for values in values.iter_mut().rev() {
-                    for (value, code) in values.iter_mut().zip(&mut codes) {
-                        *value = e2m1(*code);
-                        *code <<= 4;
+                    for (lane, value) in values.iter_mut().enumerate() {
+                        *value = e2m1(codes[lane]) * factors[lane];
+                        codes[lane] <<= 4;
                     }
                 }
             }
-            return out;
+            return;
         }
         let (table, num_bits) = (self.format.values(), self.format.num_bits());
         for (j, values) in out.0.iter_mut().enumerate() {
@@ -72,26 +74,22 @@ impl Source {
             let high = &wave.vgpr[self.first + (bit + num_bits - 1) / 32];
             for (lane, value) in values.iter_mut().enumerate() {
                 let both = u64::from(low[lane]) | u64::from(high[lane]) << 32;
-                *value = table[(both >> (bit % 32)) as usize & ((1 << num_bits) - 1)];
+                let code = (both >> (bit % 32)) as usize & ((1 << num_bits) - 1);
+                *value = table[code] * factors[j / RUN][lane];
             }
         }
-        out
     }
 
-    /// Multiplies every value by the scale of its K block.
+    /// The factors that scale codes stand for.
     #[inline(always)]
-    fn scale<const N: usize>(self, values: &mut Values<PER_LANE>, codes: &Lanes) {
-        for (half, values) in values.0.chunks_exact_mut(RUN).enumerate() {
-            let mut factors = [0.0; LANES];
+    fn factors<const N: usize>(self, codes: &Lanes) -> Factors {
+        let mut factors = [[0.0; LANES]; PER_LANE / RUN];
+        for (half, factors) in factors.iter_mut().enumerate() {
             for (lane, factor) in factors.iter_mut().enumerate() {
                 *factor = power_of_two(codes[self.scale_lane::<N>(lane, half)]);
             }
-            for values in values {
-                for (value, factor) in values.iter_mut().zip(&factors) {
-                    *value *= factor;
-                }
-            }
         }
+        factors
     }
 
     /// The lane whose scale byte belongs to run `half` of lane `lane`.
@@ -131,6 +129,23 @@ fn are_small(codes: &Lanes) -> bool {
     codes.iter().fold(true, |small, &code| small & (code <= 227 || code == 255))
 }
 
+/// Whether columns 8 on of a 16-column product keep C: then half of the work of a decode step of up to eight rows,
+/// whose unused columns are zero, need not be done.
+///
+/// Adding products that are zero changes nothing but the sign of a negative zero in C, as long as no zero is
+/// multiplied by an infinity or a NaN.
+fn has_idle_half<const N: usize>(wave: &Wave, tile: &Tile<N>, a: Source, b: Source, scales: [&Lanes; 2]) -> bool {
+    N == 16
+        && a.format.num_bits() < 8
+        && b.format.num_bits() < 8
+        && (0..b.format.num_bits()).all(|dword| {
+            let register = &wave.vgpr[b.first + dword];
+            register.chunks_exact(16).fold(0, |seen, group| group[8..].iter().fold(seen, |seen, x| seen | x)) == 0
+        })
+        && scales.iter().all(|codes| codes.iter().fold(true, |clean, &code| clean & (code != 255)))
+        && tile.0.iter().all(|row| row[8..].iter().fold(true, |clean, x| clean & (x.to_bits() != 1 << 31)))
+}
+
 /// The product with scales so large that a scaled operand may overflow where the product of all four does not: the
 /// sum of both exponents is split evenly, pair by pair.
 #[cold]
@@ -162,23 +177,35 @@ fn multiply_add_balanced<const N: usize>(
     }
 }
 
-fn mfma<const N: usize, const SCALED: bool>(inst: &Inst, wave: &mut Wave) -> Flow {
+const UNSCALED: Factors = [[1.0; LANES]; PER_LANE / RUN];
+
+/// N by N, in RUNS runs of K (two per lane group).
+fn mfma<const N: usize, const RUNS: usize, const SCALED: bool>(inst: &Inst, wave: &mut Wave) -> Flow {
     let sources = (Source::new(inst.src[0], inst.mods.cbsz), Source::new(inst.src[1], inst.mods.blgp));
     let (Some(a_source), Some(b_source)) = sources else { return Flow::Next };
-    let mut tile = accumulator::<N>(inst, wave);
-    let (mut a, mut b) = (a_source.decode(wave), b_source.decode(wave));
+    let mut tile = Tile::<N>::ZERO;
+    load_accumulator(inst, wave, &mut tile);
+    let (mut a_codes, mut b_codes) = ([127; LANES], [127; LANES]);
     if SCALED {
-        let (a_codes, b_codes) = (scale_codes(inst, wave, 0), scale_codes(inst, wave, 1));
-        if !(are_small(&a_codes) && are_small(&b_codes)) {
-            multiply_add_balanced(&mut tile, [a_source, b_source], [&a, &b], [&a_codes, &b_codes]);
-            store(inst, wave, &tile);
-            return Flow::Next;
-        }
-        a_source.scale::<N>(&mut a, &a_codes);
-        b_source.scale::<N>(&mut b, &b_codes);
+        (a_codes, b_codes) = (scale_codes(inst, wave, 0), scale_codes(inst, wave, 1));
     }
-    for run in 0..2 * LANES / N {
-        multiply_add(&mut tile, &a_source.run::<N>(&a, run), &b_source.run::<N>(&b, run));
+    let (mut a, mut b) = (Values::ZERO, Values::ZERO);
+    if SCALED && !(are_small(&a_codes) && are_small(&b_codes)) {
+        a_source.decode(wave, &UNSCALED, &mut a);
+        b_source.decode(wave, &UNSCALED, &mut b);
+        multiply_add_balanced(&mut tile, [a_source, b_source], [&a, &b], [&a_codes, &b_codes]);
+        store(inst, wave, &tile);
+        return Flow::Next;
+    }
+    a_source.decode(wave, &a_source.factors::<N>(&a_codes), &mut a);
+    b_source.decode(wave, &b_source.factors::<N>(&b_codes), &mut b);
+    let idle_half = has_idle_half(wave, &tile, a_source, b_source, [&a_codes, &b_codes]);
+    let runs: [(Run, Run); RUNS] =
+        std::array::from_fn(|run| (a_source.run::<N>(&a, run), b_source.run::<N>(&b, run)));
+    if idle_half {
+        multiply_add::<N, 8, 8>(&mut tile, &runs, 8);
+    } else {
+        multiply_add::<N, 4, 16>(&mut tile, &runs, N);
     }
     store(inst, wave, &tile);
     Flow::Next
@@ -187,10 +214,10 @@ fn mfma<const N: usize, const SCALED: bool>(inst: &Inst, wave: &mut Wave) -> Flo
 /// The handler of a matrix instruction on small floats.
 pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     let handler: Handler = match inst.op {
-        Op::VMfmaF3216x16x128F8f6f4 => mfma::<16, false>,
-        Op::VMfmaF3232x32x64F8f6f4 => mfma::<32, false>,
-        Op::VMfmaScaleF3216x16x128F8f6f4 => mfma::<16, true>,
-        Op::VMfmaScaleF3232x32x64F8f6f4 => mfma::<32, true>,
+        Op::VMfmaF3216x16x128F8f6f4 => mfma::<16, 8, false>,
+        Op::VMfmaF3232x32x64F8f6f4 => mfma::<32, 4, false>,
+        Op::VMfmaScaleF3216x16x128F8f6f4 => mfma::<16, 8, true>,
+        Op::VMfmaScaleF3232x32x64F8f6f4 => mfma::<32, 4, true>,
         _ => return None,
     };
     // Formats that do not exist, and operands that are not registers, stay unimplemented.

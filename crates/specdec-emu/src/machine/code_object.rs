@@ -18,6 +18,8 @@ const MACHINE_MASK: u32 = 0xff;
 const NT_AMDGPU_METADATA: u32 = 32;
 /// Upper bound of a code object's image, so that a damaged header cannot ask for all memory.
 const MAX_IMAGE_BYTES: u64 = 1 << 30;
+/// Upper bound of a kernarg segment, for the same reason; the hardware's users stay below 4 KiB.
+const MAX_KERNARG_BYTES: u32 = 1 << 16;
 
 /// What a listing shows of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,13 +186,16 @@ fn kernel_of(
     let at = descriptor_address as usize;
     let bytes = image.get(at..at.saturating_add(DESCRIPTOR_BYTES)).and_then(|bytes| bytes.try_into().ok());
     let descriptor = Descriptor::parse(bytes.ok_or_else(|| outside("descriptor"))?);
+    if metadata.kernarg_bytes.max(metadata.explicit_bytes()) > MAX_KERNARG_BYTES {
+        return Err(EmulatorError::BadMetadata { reason: format!("the arguments of `{}` are absurdly large", metadata.name) });
+    }
     let start = descriptor_address.wrapping_add(descriptor.entry_offset as u64) as usize;
     if !text.contains(&start) || start % 4 != 0 {
         return Err(outside("entry point"));
     }
     let start = start - text.start;
     let all = text.len();
-    let end = if code_bytes == 0 { all } else { (start + code_bytes as usize).min(all) };
+    let end = if code_bytes == 0 { all } else { start.saturating_add(code_bytes as usize).min(all) };
     // A kernel with preloaded arguments starts with 256 bytes for firmware that cannot preload; ours can.
     let entry = if descriptor.user.preload_dwords > 0 { start + 256 } else { start };
     let info = KernelInfo {

@@ -13,6 +13,8 @@ use super::device_model::{DeviceModel, Shape};
 use super::dispatch::{check_kernel, kernarg_segment, Module, Queued};
 use super::error::EmulatorError;
 use super::fault::{Fault, Faults};
+use super::lines::Lines;
+use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
 use super::program::Program;
@@ -157,6 +159,19 @@ impl Emulator {
     /// SHA-256 of a code object's file.
     pub fn sha256(&self, module: ModuleHandle) -> Result<[u8; 32], EmulatorError> {
         Ok(self.module(module)?.object.sha256)
+    }
+
+    /// Instructions of a code object's kernels that would stop a run: pc and what the decoder makes of them.
+    pub fn unsupported_instructions(&self, module: ModuleHandle) -> Result<Vec<(u32, String)>, EmulatorError> {
+        let module = self.module(module)?;
+        let code = module.object.kernels.iter().map(|kernel| &kernel.code);
+        Ok(code.flat_map(|range| module.program.unsupported(range)).collect())
+    }
+
+    /// The functions at a pc of a code object's text section, innermost first.
+    pub fn functions_at(&self, module: ModuleHandle, pc: u32) -> Result<Vec<SourceLine>, EmulatorError> {
+        let object = &self.module(module)?.object;
+        Ok(Lines::open(&object.elf).functions(object.text.start as u64 + pc as u64))
     }
 
     /// Checks and enqueues one launch on `rank`.

@@ -7,7 +7,7 @@ use specdec_core::ids::Rank;
 use super::location::{Location, Waiter};
 
 /// Why the emulator refused or stopped. The message says what and where, [`EmulatorError::hint`] what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulatorError {
     /// Not a complete ELF file.
@@ -293,6 +293,13 @@ pub enum EmulatorError {
         /// The wave that ran last.
         at: Box<Location>,
     },
+}
+
+/// The message and the hint: the values of a deadlock alone fill pages.
+impl std::fmt::Debug for EmulatorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}\nhint: {}", self.hint())
+    }
 }
 
 /// Waiters of a deadlock that its message prints; the error's value holds all.

@@ -23,7 +23,7 @@ impl Lds {
 
     fn check(&self, access: &'static str, address: u64, bytes: usize) -> Result<(), EmulatorError> {
         let lds_bytes = self.bytes.len() as u64;
-        if address + bytes as u64 > lds_bytes {
+        if address.checked_add(bytes as u64).is_none_or(|end| end > lds_bytes) {
             let at = Location::unknown();
             return Err(EmulatorError::LdsOutOfRange { access, address, bytes: bytes as u64, lds_bytes, at });
         }
@@ -43,6 +43,13 @@ impl Lds {
         let mut value = [0; N];
         value.copy_from_slice(&self.bytes[address as usize..][..N]);
         Ok(value)
+    }
+
+    /// The bytes from `low` to before `end`, if nothing stands against reading any of them.
+    #[inline]
+    pub fn readable(&self, low: u64, end: u64) -> Option<&[u8]> {
+        let is_free = self.num_in_flight == 0 && end <= self.bytes.len() as u64 && self.written.covers(low, end - low);
+        is_free.then(|| &self.bytes[low as usize..end as usize])
     }
 
     /// Writes bytes.

@@ -10,7 +10,7 @@ use super::program::span;
 use super::scoreboard::Span;
 use super::slot::Slot;
 use super::vector_memory::{place, wide};
-use super::visibility::in_lane;
+use super::visibility::{in_lane, LaneAddresses};
 use crate::inst::{Inst, Operand};
 use crate::wave::{Lanes, Wave, LANES};
 
@@ -106,10 +106,15 @@ fn read_lanes<const N: usize>(
     offset: u32,
     out: &mut [Lanes],
 ) -> Result<(), EmulatorError> {
+    let lanes = LaneAddresses { at: address.map(|address| address.wrapping_add(offset) as u64), mask: exec };
+    let Some((low, high)) = lanes.bounds() else { return Ok(()) };
+    lanes.check_alignment("LDS load", N.min(4) as u64)?;
+    if let Some(bytes) = lds.readable(low, high + N as u64) {
+        lane_copy::gather(bytes, low, &lanes, N, out);
+        return Ok(());
+    }
     for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
-        let at = address[lane].wrapping_add(offset);
-        check_alignment("LDS load", lane, at, N)?;
-        let value = in_lane(lane, lds.load::<N>(at as u64))?;
+        let value = in_lane(lane, lds.load::<N>(lanes.at[lane]))?;
         for (register, chunk) in out.iter_mut().zip(value.chunks(4)) {
             register[lane] = chunk.iter().rev().fold(0, |word, &byte| word << 8 | byte as u32);
         }

@@ -73,7 +73,7 @@ impl KernelMetadata {
     /// Bytes of the explicit arguments.
     pub fn explicit_bytes(&self) -> u32 {
         let explicit = self.arguments.iter().filter(|argument| !argument.is_hidden());
-        explicit.map(|argument| argument.offset + argument.bytes).max().unwrap_or(0)
+        explicit.map(|argument| argument.offset.saturating_add(argument.bytes)).max().unwrap_or(0)
     }
 
     /// Writes the hidden arguments into a whole kernarg segment.

@@ -98,7 +98,7 @@ impl Parking {
             if previous.is_none() {
                 watch.places.push(address);
             }
-            for line in address >> LINE_BYTES_LOG2..=(address + bytes - 1) >> LINE_BYTES_LOG2 {
+            for line in address >> LINE_BYTES_LOG2..=address.wrapping_add(bytes - 1) >> LINE_BYTES_LOG2 {
                 if previous != Some(line) && !watch.lines.contains(&line) {
                     watch.lines.push(line);
                     self.subscribers.entry(line).or_default().push(wave as u32);
@@ -180,7 +180,7 @@ impl Parking {
         let mut previous = None;
         for lane in lanes.active() {
             let address = lanes.at[lane];
-            for line in address >> LINE_BYTES_LOG2..=(address + bytes - 1) >> LINE_BYTES_LOG2 {
+            for line in address >> LINE_BYTES_LOG2..=address.wrapping_add(bytes - 1) >> LINE_BYTES_LOG2 {
                 if previous != Some(line) {
                     self.signal_line(line);
                 }

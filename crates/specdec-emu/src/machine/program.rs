@@ -103,6 +103,17 @@ impl Program {
         &self.touched[step.touched.0 as usize..step.touched.1 as usize]
     }
 
+    /// Steps in `range` that cannot be run: pc, and the text or the bits.
+    pub fn unsupported(&self, range: &std::ops::Range<u32>) -> Vec<(u32, String)> {
+        let steps = self.steps.iter().filter(|step| range.contains(&step.inst.pc));
+        let texts = steps.filter_map(|step| match step.action {
+            Action::Unknown(encoding) => Some((step.inst.pc, format!("{encoding:#010x}"))),
+            Action::Unimplemented => Some((step.inst.pc, step.inst.to_string())),
+            _ => None,
+        });
+        texts.collect()
+    }
+
     /// One more than the highest register of the unified vector file that code in `range` names.
     pub fn vector_registers(&self, range: &std::ops::Range<u32>) -> usize {
         let steps = self.steps.iter().filter(|step| range.contains(&step.inst.pc));

@@ -59,6 +59,8 @@ pub(super) fn deadlock(residency: &Residency, shared: &Shared) -> EmulatorError 
         let lines = opened.entry(launch.module.image).or_insert_with(|| Lines::open(&launch.module.object.elf));
         waiters.push(Waiter { at: locate(slot, launch, slot.next.saturating_sub(1), lines), waiting });
     }
+    // Who polls is the cause, who waits at a barrier only follows.
+    waiters.sort_by_key(|waiter| matches!(waiter.waiting, Waiting::Barrier(_)));
     EmulatorError::Deadlock { waiters }
 }
 

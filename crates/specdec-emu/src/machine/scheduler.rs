@@ -33,7 +33,7 @@ pub(super) struct Scheduler<'a> {
 impl<'a> Scheduler<'a> {
     /// A scheduler that has run nothing yet.
     pub fn new(options: &'a Options, random: Random, shared: &'a mut Shared, residency: Residency) -> Self {
-        let next_sweep = shared.clock.ticks() + options.poll_ticks;
+        let next_sweep = shared.clock.ticks().saturating_add(options.poll_ticks);
         Self { options, shared, residency, ready: Vec::new(), polls: Vec::new(), random, executed: 0, next_sweep, stalled_at: None }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn wake_polls(&mut self) {
-        self.next_sweep = self.shared.clock.ticks() + self.options.poll_ticks;
+        self.next_sweep = self.shared.clock.ticks().saturating_add(self.options.poll_ticks);
         for wave in 0..self.residency.slots.len() {
             self.resume(wave, WaveState::Parked);
         }

@@ -159,10 +159,10 @@ fn load_to_lds(
     place(&mut values[0], element, found.exec);
     // LDS receives whole dwords, lane after lane from M0 on; an inactive lane leaves its place alone.
     let bytes_per_lane = bytes.next_multiple_of(4);
-    let start = slot.wave.sgpr[M0] as u64 + inst.mods.offset as i64 as u64;
+    let start = (slot.wave.sgpr[M0] as u64).wrapping_add(inst.mods.offset as i64 as u64);
     let mut dma = Dma { pieces: Vec::with_capacity(LANES), bytes_per_lane, data: Vec::with_capacity(LANES * bytes_per_lane) };
     for lane in (0..LANES).filter(|lane| found.exec >> lane & 1 != 0) {
-        let address = start + (lane * bytes_per_lane) as u64;
+        let address = start.wrapping_add((lane * bytes_per_lane) as u64);
         in_lane(lane, lds.begin_dma(address, bytes_per_lane))?;
         dma.pieces.push((address as u32, dma.data.len() as u32));
         dma.data.extend_from_slice(&lane_copy::pack(&values, lane)[..bytes_per_lane]);

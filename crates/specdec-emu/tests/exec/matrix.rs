@@ -219,6 +219,26 @@ fn scaled_products_of_every_format() {
     }
 }
 
+/// Unused columns, which the emulator may skip: zero data, with C's zeros and NaNs as the chain leaves them.
+#[test]
+fn unused_columns() {
+    let inst = &assemble(&["v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[48:51], v[64:67], v100, v101 op_sel_hi:[0,0,0] cbsz:4 blgp:4"])[0];
+    let mut random = Random(75);
+    for round in 0..4 {
+        let mut wave = matrix_wave(&mut random);
+        for lane in (0..LANES).filter(|lane| lane % 16 >= 8) {
+            for register in B..B + 4 {
+                wave.vgpr[register][lane] = 0;
+            }
+            wave.vgpr[C][lane] = [0, 0x8000_0000, 0x7f80_0000, 0x7fc0_0000][round];
+        }
+        (wave.vgpr[SCALE_A], wave.vgpr[SCALE_B]) = ([126; LANES], [129; LANES]);
+        let a_of = |row, k| (small_element(&wave, A, 4, 16, row, k) / 2.0) as f32;
+        let b_of = |k, column| (small_element(&wave, B, 4, 16, column, k) * 4.0) as f32;
+        check_product(&wave, inst, 16, 128, a_of, b_of);
+    }
+}
+
 /// One FP4 product per element with extreme scales: the exact result is known.
 #[test]
 fn extreme_scales() {

@@ -86,3 +86,22 @@ GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) rows(u64 data, 
   ((Word*)out)[group * 64 + lane] =
       __hip_atomic_load((Word*)data + other * 64 + lane, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+
+// All workgroups publish one pair and wait for everybody's, round after round: what a layer's exchanges cost.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(512, 512)))
+all_to_all(u64 region, u64 out, u32 groups, u32 rounds, u32 work) {
+  const u32 item = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+  u32 value = group * 512 + item;
+  for (u32 round = 1; round <= rounds; ++round) {
+    for (u32 step = 0; step < work; ++step) value = value * 2654435761u + (value >> 7);
+    sync();
+    // Two halves: who stores round r + 2 has seen everybody's r + 1, so nobody still waits for r.
+    const u64 half = region + (round & 1) * groups * 8;
+    if (item == 0) publish(half, group, value, round);
+    if (item < 64) {
+      for (u32 i = item; i < groups; i += 64) value += wait_pair(half, i, round, 1ull << 60);
+    }
+    sync();
+  }
+  ((Word*)out)[group * 512 + item] = value;
+}
