@@ -1,7 +1,7 @@
 // A run of decoder layers in one launch: whole KDA layers, or first the half of an MLA layer behind its attention.
 //
 // Every workgroup of every rank walks the same stages in the same order; what it does in a stage is in the task table.
-// See docs/design.md for the exchanges, and crates/specdec-core/src/event_graph.rs for why no region is overwritten early.
+// See docs/design.md for the exchanges, and crates/specdec-core/src/event_graph for why no region is overwritten early.
 #include "specdec/geometry_generated.hpp"
 #include "stages/down.hpp"
 #include "stages/expert_up.hpp"

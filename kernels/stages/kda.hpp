@@ -161,7 +161,8 @@ SPECDEC_DEVICE void recurrence(Context& context, Descriptor& layer, const StateS
   const uint32_t q = context.args().rows_per_request;
   const uint32_t row = context.wave * 2 + context.lane / 32, column = context.lane % 32 * 4;
   if (slots.start <= 0) {
-    for (uint32_t j = 0; j < q; ++j) kda_shared.output[j][row] = 0;
+    // Its rows are stale: their gate may be NaN.
+    for (uint32_t j = 0; j < q; ++j) kda_shared.output[j][row] = kda_shared.gate[j][row] = 0;
     return;
   }
   const uint64_t element = ((uint64_t(head) * G::kHeadDim + chunk * abi::KDA_CHUNK + row) * G::kHeadDim + column) * 4;

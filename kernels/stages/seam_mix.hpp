@@ -68,7 +68,9 @@ SPECDEC_DEVICE void seam_mix(Context& context, Descriptor& layer, bool mlp, Seam
   for (uint32_t s = 0; s <= kPrefixSource; ++s)
     if (s < sources.num_blocks || s == kPrefixSource) mixed += arch::read_lane(weight, s) * widen(sources.pair[s]);
   const float scale = arch::rcp(denominator);
-  const float rms = arch::rsqrt(square * scale * scale / float(G::kHidden) + seam.output_eps);
+  // Entries of both signs: where sources cancel, rounding can take their sum below zero.
+  const float mean_square = __builtin_fmaxf(square, 0.0f) * scale * scale / float(G::kHidden);
+  const float rms = arch::rsqrt(mean_square + seam.output_eps);
   const Span x = context.scratch(mlp ? G::kMlpXData : G::kAttentionXData, abi::MAX_ROWS * G::kHidden * 2);
   x.store4<Scope::kDevice>((row * G::kHidden + column) * 2, narrow(mixed * scale * rms * output_weight));
   publish_wave(context, mlp ? G::kMlpXFlags : G::kAttentionXFlags, task);

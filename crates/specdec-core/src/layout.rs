@@ -10,6 +10,7 @@ use crate::abi::{
     MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES, TILE, WITNESS_SOURCES,
 };
 use crate::geometry::Shard;
+use crate::tasks::SHARED_COLUMNS;
 
 /// Regions start at multiples of this many bytes.
 const ALIGN: u64 = 256;
@@ -144,13 +145,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for one rank's shard; `grid` bounds the producers of a region whose flags count workgroups.
+    /// The layout for one rank's shard. A region has a flag for every task that may produce it, so any grid fits.
     pub fn new(shard: &Shard) -> Self {
         let geometry = &shard.geometry;
         let rows = u64::from(MAX_ROWS);
-        let grid = geometry.grid;
         let wave_flags = MAX_ROWS * shard.slices();
-        // (bytes, flags): a wave's task has its own flag, a workgroup stage one flag per producing workgroup.
+        // (bytes, flags); a stage of workgroups uses one flag per producing workgroup, no more than it has tasks.
         let scratch = |region: Region| -> Option<(u64, u32)> {
             let hidden = u64::from(geometry.hidden);
             Some(match region {
@@ -158,13 +158,16 @@ impl Layout {
                     (rows * u64::from(shard.slices() * SEAM_VALUES) * 4, wave_flags)
                 }
                 Region::AttentionX | Region::MlpX => (rows * hidden * 2, wave_flags),
-                Region::Proj => (rows * u64::from(shard.in_proj_rows()) * 2, grid),
+                Region::Proj => (rows * u64::from(shard.in_proj_rows()) * 2, shard.in_proj_rows() / TILE),
                 Region::Core => {
                     let squares = u64::from(shard.heads() * shard.chunks());
-                    (rows * (u64::from(shard.proj()) + squares) * 4, grid.min(MAX_REQUESTS * shard.heads() * shard.chunks()))
+                    (rows * (u64::from(shard.proj()) + squares) * 4, MAX_REQUESTS * shard.heads() * shard.chunks())
                 }
-                Region::SharedHidden => (rows * u64::from(shard.shared()) * 2, grid),
-                Region::ExpertHidden => (rows * u64::from(geometry.top_k) * u64::from(shard.inter() / 2 + TILE), grid),
+                Region::SharedHidden => (rows * u64::from(shard.shared()) * 2, shard.shared() / SHARED_COLUMNS),
+                Region::ExpertHidden => {
+                    let picks = MAX_ROWS * geometry.top_k;
+                    (u64::from(picks) * u64::from(shard.inter() / 2 + TILE), picks * shard.groups())
+                }
                 Region::LatentZ => (
                     rows * (u64::from(geometry.latent) * 2 + u64::from(shard.latent_slices()) * 4),
                     MAX_ROWS * shard.latent_slices(),

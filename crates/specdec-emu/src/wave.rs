@@ -20,7 +20,7 @@ pub const EXEC: usize = 126;
 pub struct Wave {
     /// Scalar registers by operand number.
     pub sgpr: [u32; 128],
-    /// VGPRs (0..=255) and AccVGPRs (256..=511), as many as the kernel descriptor grants.
+    /// VGPRs (0..=255) and `AccVGPRs` (256..=511), as many as the kernel descriptor grants.
     pub vgpr: Vec<Lanes>,
     /// Scalar condition code.
     pub scc: bool,

@@ -61,24 +61,6 @@ const COPY: &str = "s_load_dwordx4 s[4:7], s[0:1], 0x0
     global_store_dword v1, v2, s[6:7]";
 
 #[test]
-fn host_memory_is_used_in_place() {
-    let mut emulator = Emulator::new(Options::default());
-    let module = emulator.load(&assemble(COPY, 0)).unwrap();
-    let mut tensor: Vec<u32> = (0..64).collect();
-    let out = buffer(&mut emulator, 0, 256, "out");
-    let address = tensor.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the vector outlives the registration and nobody else uses it meanwhile.
-    unsafe { emulator.register(address, 256, Rank(0), "tensor", true) }.unwrap();
-    // SAFETY: refused, so nothing is promised.
-    assert!(unsafe { emulator.register(address + 128, 256, Rank(0), "view", true) }.is_err());
-    let arguments = Kernarg::new().pointer(DeviceAddress(address)).pointer(out);
-    launch(&mut emulator, 0, module, "f", (1, 64), arguments).unwrap();
-    emulator.synchronize().unwrap();
-    emulator.unregister(address).unwrap();
-    assert_eq!(read_words(&emulator, out, 64), tensor);
-}
-
-#[test]
 fn memory_can_be_placed_and_huge() {
     let mut emulator = Emulator::new(Options::default());
     let module = emulator.load(&assemble(COPY, 0)).unwrap();

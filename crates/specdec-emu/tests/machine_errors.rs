@@ -64,8 +64,12 @@ fn misaligned_accesses() {
 
 #[test]
 fn a_read_of_memory_that_nobody_has_written() {
-    let error = fail_with("v_cmp_ne_u32_e32 vcc, 9, v0\ns_and_saveexec_b64 s[8:9], vcc\nglobal_store_dword v1, v0, s[6:7]
-        s_mov_b64 exec, s[8:9]\ns_waitcnt vmcnt(0)\nglobal_load_dword v2, v1, s[6:7]", 0, 64);
+    let error = fail_with(
+        "v_cmp_ne_u32_e32 vcc, 9, v0\ns_and_saveexec_b64 s[8:9], vcc\nglobal_store_dword v1, v0, s[6:7]
+        s_mov_b64 exec, s[8:9]\ns_waitcnt vmcnt(0)\nglobal_load_dword v2, v1, s[6:7]",
+        0,
+        64,
+    );
     let EmulatorError::NeverWritten { allocation, offset: 36, at, .. } = &error else { panic!("{error}") };
     assert_eq!((allocation.as_str(), at.lane), ("second", Some(9)));
 }
@@ -80,7 +84,8 @@ fn lds_out_of_range_unwritten_and_in_flight() {
         buffer_load_dword v1, s[8:11], 0 offen lds\n";
     let error = fail_with(&format!("{dma}ds_read_b32 v2, v1"), 256, 64);
     assert!(matches!(error, EmulatorError::LdsInFlight { access: "load", address: 0, .. }), "{error}");
-    let error = fail_with(&format!("{dma}s_waitcnt vmcnt(0)\nds_read_b32 v2, v1\nds_read_b32 v2, v1 offset:4"), 256, 64);
+    let error =
+        fail_with(&format!("{dma}s_waitcnt vmcnt(0)\nds_read_b32 v2, v1\nds_read_b32 v2, v1 offset:4"), 256, 64);
     assert!(matches!(error, EmulatorError::LdsOutOfRange { .. }), "{error}");
 }
 
@@ -88,8 +93,12 @@ fn lds_out_of_range_unwritten_and_in_flight() {
 fn results_used_before_their_wait() {
     let error = fail_with("global_load_dword v2, v1, s[4:5]\nv_add_u32_e32 v3, 1, v2", 0, 64);
     assert!(matches!(&error, EmulatorError::UseBeforeWait { register, .. } if register == "v2"), "{error}");
-    let error = fail_with("global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)
-        v_mov_b32_e32 v4, v2\nv_mov_b32_e32 v3, v4", 0, 64);
+    let error = fail_with(
+        "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)
+        v_mov_b32_e32 v4, v2\nv_mov_b32_e32 v3, v4",
+        0,
+        64,
+    );
     assert!(matches!(&error, EmulatorError::UseBeforeWait { register, .. } if register == "v3"), "{error}");
     let error = fail_with("s_load_dword s8, s[4:5], 0x0\ns_add_u32 s9, s8, 1", 0, 64);
     assert!(matches!(&error, EmulatorError::UseBeforeWait { register, .. } if register == "s8"), "{error}");
@@ -218,10 +227,12 @@ fn launches_that_are_refused() {
     assert!(error.to_string().contains("`missing`; it has vector_add, reduce, hidden, "), "{error}");
     let error = launch(&mut emulator, 0, module, "reduce", (1, 512), Kernarg::new().pointer(out)).unwrap_err();
     assert!(matches!(error, EmulatorError::KernargSize { found: 8, needed: 16, .. }), "{error}");
-    let error = launch(&mut emulator, 1, module, "reduce", (1, 512), Kernarg::new().pointer(out).pointer(out)).unwrap_err();
+    let error =
+        launch(&mut emulator, 1, module, "reduce", (1, 512), Kernarg::new().pointer(out).pointer(out)).unwrap_err();
     assert!(matches!(error, EmulatorError::UnknownRank { .. }), "{error}");
     let mut other = Emulator::new(Options::default());
-    let error = launch(&mut other, 0, module, "reduce", (1, 512), Kernarg::new().pointer(out).pointer(out)).unwrap_err();
+    let error =
+        launch(&mut other, 0, module, "reduce", (1, 512), Kernarg::new().pointer(out).pointer(out)).unwrap_err();
     assert!(matches!(error, EmulatorError::UnknownModule { .. }), "{error}");
     let error = emulator.free(out).unwrap_err();
     assert!(matches!(error, EmulatorError::NotAnAllocation { .. }), "{error}");

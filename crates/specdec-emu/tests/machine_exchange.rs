@@ -138,7 +138,8 @@ fn the_tap_keeps_pairs_by_tag_although_the_region_is_reused() {
 fn the_tap_commits_rows_when_their_flag_is_raised() {
     let mut emulator = Emulator::new(Options { quantum: 5, ..Options::default() });
     let module = emulator.load(&compile("exchange")).unwrap();
-    let [data, flags, out] = [(1024, "data"), (64, "flags"), (1024, "out")].map(|(bytes, name)| buffer(&mut emulator, 0, bytes, name));
+    let [data, flags, out] =
+        [(1024, "data"), (64, "flags"), (1024, "out")].map(|(bytes, name)| buffer(&mut emulator, 0, bytes, name));
     let form = TapForm::Rows { flags: flags.0..flags.0 + 64 };
     emulator.watch(TapRegion { rank: Rank(0), id: 1, name: "rows".into(), data: data.0..data.0 + 1024, form });
     let arguments = Kernarg::new().pointer(data).pointer(flags).pointer(out).word(4).word(0x105);

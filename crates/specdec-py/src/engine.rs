@@ -209,6 +209,7 @@ impl PyEngine {
             ("wave_instructions", counted.wave_instructions),
             ("poll_instructions", counted.poll_instructions),
             ("mfma", counted.mfma),
+            ("masked_mfma", counted.masked_mfma),
             ("vector_loads", counted.vector_loads),
             ("vector_stores", counted.vector_stores),
             ("lds_dma", counted.lds_dma),

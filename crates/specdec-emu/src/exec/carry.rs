@@ -115,6 +115,18 @@ fn bitop3_b32(inst: &Inst, wave: &mut Wave) -> Flow {
     Flow::Next
 }
 
+fn bitop3_b16(inst: &Inst, wave: &mut Wave) -> Flow {
+    let mut out = bitop3(inst, wave);
+    if let Some(index) = inst.dst.vector() {
+        // The other half of the destination keeps its value.
+        for (out, old) in out.iter_mut().zip(&wave.vgpr[index]) {
+            *out = *out & 0xffff | old & 0xffff_0000;
+        }
+    }
+    write(inst, wave, 0, &out);
+    Flow::Next
+}
+
 fn mbcnt(inst: &Inst, wave: &mut Wave, first_lane: usize) -> Flow {
     let [bits, base] = [0, 1].map(|index: usize| lanes(inst, wave, inst.src[index]));
     let mut out = [0; LANES];
@@ -151,6 +163,7 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         Op::VCndmaskB32 if modified => cndmask_modified,
         Op::VCndmaskB32 => cndmask,
         Op::VBitop3B32 if !modified => bitop3_b32,
+        Op::VBitop3B16 if !modified => bitop3_b16,
         Op::VMbcntLoU32B32 if !modified => mbcnt_lo,
         Op::VMbcntHiU32B32 if !modified => mbcnt_hi,
         _ => return None,

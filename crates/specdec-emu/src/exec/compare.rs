@@ -8,6 +8,7 @@ use crate::exec::{Flow, Handler};
 use crate::inst::{Inst, Variant};
 use crate::op::Op;
 use crate::wave::{Lanes, Wave, EXEC, LANES};
+use half::f16;
 
 trait Test {
     const HALF: bool;
@@ -169,6 +170,13 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         VCmpNltF32 !a.lt(&b),
         VCmpTruF32 { let _ = (a, b); true },
     };
+    let half = compare_table! { f16, a, b, by_operands;
+        VCmpFF16 { let _ = (a, b); false }, VCmpLtF16 a < b, VCmpEqF16 a == b, VCmpLeF16 a <= b,
+        VCmpGtF16 a > b, VCmpLgF16 is_less_or_greater(a.to_f32(), b.to_f32()), VCmpGeF16 a >= b,
+        VCmpOF16 !a.is_nan() && !b.is_nan(), VCmpUF16 a.is_nan() || b.is_nan(), VCmpNgeF16 !a.ge(&b),
+        VCmpNlgF16 !is_less_or_greater(a.to_f32(), b.to_f32()), VCmpNgtF16 !a.gt(&b), VCmpNleF16 !a.le(&b),
+        VCmpNeqF16 a != b, VCmpNltF16 !a.lt(&b), VCmpTruF16 { let _ = (a, b); true },
+    };
     let int32 = compare_table! { i32, a, b, by_operands;
         VCmpFI32 { let _ = (a, b); false }, VCmpLtI32 a < b, VCmpEqI32 a == b, VCmpLeI32 a <= b, VCmpGtI32 a > b,
         VCmpNeI32 a != b, VCmpGeI32 a >= b, VCmpTI32 { let _ = (a, b); true },
@@ -193,6 +201,7 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         return Some(class_handler(inst));
     }
     float(inst)
+        .or_else(|| half(inst))
         .or_else(|| int32(inst))
         .or_else(|| uint32(inst))
         .or_else(|| int16(inst))

@@ -2,7 +2,7 @@
 
 use crate::exec::lane_op::{blend, lane_table, write};
 use crate::exec::modifier::{self, Shape};
-use crate::exec::small_float::{power_of_two, to_e2m1, to_e4m3, Format};
+use crate::exec::small_float::{power_of_two, to_e2m1, to_e4m3, to_e5m2, Format};
 use crate::exec::{Flow, Handler};
 use crate::inst::Inst;
 use crate::op::Op;
@@ -27,6 +27,10 @@ fn to_f16_towards_zero(x: f32) -> u32 {
 
 fn from_e4m3(code: u32) -> f32 {
     Format::E4m3.values()[(code & 0xff) as usize]
+}
+
+fn from_e5m2(code: u32) -> f32 {
+    Format::E5m2.values()[(code & 0xff) as usize]
 }
 
 #[inline(always)]
@@ -55,6 +59,16 @@ lane_table! {
     }
     VCvtPkU16U32(a: u32, b: u32) -> u32 { a.min(0xffff) | b.min(0xffff) << 16 }
     VCvtF32Fp8(a: u32) -> f32 { from_e4m3(a) }
+    VCvtF32Bf8(a: u32) -> f32 { from_e5m2(a) }
+    VCvtFlrI32F32(a: f32) -> i32 { a.floor() as i32 }
+    VCvtPkF16F32(a: f32, b: f32) -> u32 {
+        u32::from(f16::from_f32(a).to_bits()) | u32::from(f16::from_f32(b).to_bits()) << 16
+    }
+    VCvtF16U16(a: u16) -> f16 { f16::from_f32(f32::from(a)) }
+    VCvtF16I16(a: i16) -> f16 { f16::from_f32(f32::from(a)) }
+    VCvtU16F16(a: f16) -> u16 { a.to_f32() as u16 }
+    VCvtI16F16(a: f16) -> i16 { a.to_f32() as i16 }
+    VCvtPkBf8F32(a: f32, b: f32) -> u16 = keeps { u16::from_le_bytes([to_e5m2(a), to_e5m2(b)]) }
     VCvtPkFp8F32(a: f32, b: f32) -> u16 = keeps { u16::from_le_bytes([to_e4m3(a), to_e4m3(b)]) }
 }
 
@@ -105,29 +119,59 @@ fn scaled_fp4_from_bf16(inst: &Inst, wave: &mut Wave) -> Flow {
     Flow::Next
 }
 
-fn scaled_f32_from_fp4(inst: &Inst, wave: &mut Wave) -> Flow {
+/// The two values of the `op_sel` part (byte of FP4, word of FP8) of source 0, times source 1's power of two.
+#[inline(always)]
+fn scaled_pair(inst: &Inst, wave: &Wave, format: Format) -> [[f32; LANES]; 2] {
     let sources = modifier::sources(inst, wave, Shape::words(2));
     let [codes, scale, _] = &sources.lanes;
-    let shift = 8 * (u32::from(inst.mods.op_sel) & 3);
-    let values = Format::E2m1.values();
-    let mut out = [[0; LANES]; 2];
-    for (dword, out) in out.iter_mut().enumerate() {
+    let num_bits = format.num_bits() as u32;
+    let part = u32::from(inst.mods.op_sel) & (32 / (2 * num_bits) - 1);
+    let mut out = [[0.0; LANES]; 2];
+    for (index, out) in (0u32..).zip(&mut out) {
         for (lane, out) in out.iter_mut().enumerate() {
-            let code = codes[lane] >> (shift + 4 * dword as u32) & 15;
-            *out = (values[code as usize] * power_of_two(scale[lane] >> 23 & 0xff)).to_bits();
+            let code = codes[lane] >> (num_bits * (2 * part + index)) & ((1 << num_bits) - 1);
+            *out = format.values()[code as usize] * power_of_two(scale[lane] >> 23 & 0xff);
         }
     }
-    write(inst, wave, 0, &out[0]);
-    write(inst, wave, 1, &out[1]);
+    out
+}
+
+/// `FORMAT` is a `cbsz` number.
+fn scaled_f32_pair<const FORMAT: u8>(inst: &Inst, wave: &mut Wave) -> Flow {
+    if let Some(format) = Format::from_field(FORMAT) {
+        let [low, high] = scaled_pair(inst, wave, format);
+        write(inst, wave, 0, &low.map(f32::to_bits));
+        write(inst, wave, 1, &high.map(f32::to_bits));
+    }
+    Flow::Next
+}
+
+fn scaled_bf16_pair<const FORMAT: u8>(inst: &Inst, wave: &mut Wave) -> Flow {
+    if let Some(format) = Format::from_field(FORMAT) {
+        let [low, high] = scaled_pair(inst, wave, format);
+        let mut out = [0; LANES];
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = to_bf16(low[lane]) | to_bf16(high[lane]) << 16;
+        }
+        write(inst, wave, 0, &out);
+    }
+    Flow::Next
+}
+
+fn f32_pair(inst: &Inst, wave: &mut Wave, from: fn(u32) -> f32) -> Flow {
+    let codes = modifier::sources(inst, wave, Shape { half_sources: true, ..Shape::words(1) }).lanes[0];
+    let [low, high] = [0, 8].map(|shift: u32| codes.map(|code| from(code >> shift).to_bits()));
+    write(inst, wave, 0, &low);
+    write(inst, wave, 1, &high);
     Flow::Next
 }
 
 fn f32_pair_from_fp8(inst: &Inst, wave: &mut Wave) -> Flow {
-    let codes = modifier::sources(inst, wave, Shape { half_sources: true, ..Shape::words(1) }).lanes[0];
-    let [low, high] = [0, 8].map(|shift: u32| codes.map(|code| from_e4m3(code >> shift).to_bits()));
-    write(inst, wave, 0, &low);
-    write(inst, wave, 1, &high);
-    Flow::Next
+    f32_pair(inst, wave, from_e4m3)
+}
+
+fn f32_pair_from_bf8(inst: &Inst, wave: &mut Wave) -> Flow {
+    f32_pair(inst, wave, from_e5m2)
 }
 
 /// The handler of a conversion that writes a byte or a register pair.
@@ -135,8 +179,14 @@ pub(super) fn packed_handler(inst: &Inst) -> Option<Handler> {
     Some(match inst.op {
         Op::VCvtScalef32PkFp4F32 => scaled_fp4_from_f32,
         Op::VCvtScalef32PkFp4Bf16 => scaled_fp4_from_bf16,
-        Op::VCvtScalef32PkF32Fp4 => scaled_f32_from_fp4,
+        Op::VCvtScalef32PkF32Fp8 => scaled_f32_pair::<0>,
+        Op::VCvtScalef32PkF32Bf8 => scaled_f32_pair::<1>,
+        Op::VCvtScalef32PkF32Fp4 => scaled_f32_pair::<4>,
+        Op::VCvtScalef32PkBf16Fp8 => scaled_bf16_pair::<0>,
+        Op::VCvtScalef32PkBf16Bf8 => scaled_bf16_pair::<1>,
+        Op::VCvtScalef32PkBf16Fp4 => scaled_bf16_pair::<4>,
         Op::VCvtPkF32Fp8 => f32_pair_from_fp8,
+        Op::VCvtPkF32Bf8 => f32_pair_from_bf8,
         _ => return None,
     })
 }

@@ -9,6 +9,7 @@ const NONE: u8 = u8::MAX;
 /// For each control and lane, the lane that is read.
 static SOURCES: [[u8; LANES]; 512] = source_table();
 
+#[expect(clippy::large_stack_arrays, reason = "it lives on the compiler's stack")]
 const fn source_table() -> [[u8; LANES]; 512] {
     let mut table = [[NONE; LANES]; 512];
     let mut ctrl = 0;
@@ -57,7 +58,7 @@ fn masked_lanes(row_mask: u8, bank_mask: u8) -> u64 {
         (0..4).fold(0, |lanes, bit| lanes | (u64::from(mask >> bit & 1) * unit) << (bit * width))
     };
     let banks_of_row = spread(bank_mask, 4, 0xf);
-    spread(row_mask, 16, 0xffff) & banks_of_row * 0x0001_0001_0001_0001
+    spread(row_mask, 16, 0xffff) & (banks_of_row * 0x0001_0001_0001_0001)
 }
 
 /// Replaces each lane by the lane it reads; returns which lanes may be written.

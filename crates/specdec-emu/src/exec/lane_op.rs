@@ -172,19 +172,25 @@ fn plain<O: LaneOp, A: Kind, B: Kind, C: Kind>(inst: &Inst, wave: &mut Wave) -> 
     Flow::Next
 }
 
+/// Source `index` with its sign modified.
+#[inline(always)]
+fn signed_source(inst: &Inst, wave: &Wave, index: usize) -> Lanes {
+    let mut value = Mixed::fetch(inst, wave, index);
+    let keep = !(u32::from(inst.mods.abs[index]) << 31);
+    let flip = u32::from(inst.mods.neg[index]) << 31;
+    for x in &mut value {
+        *x = *x & keep ^ flip;
+    }
+    value
+}
+
 /// Only signs are modified: by far the most common modifier, and no reason to leave the fast path.
 fn signed<O: LaneOp>(inst: &Inst, wave: &mut Wave) -> Flow {
-    let mut sources = [[0; LANES]; 3];
-    for (index, value) in sources.iter_mut().enumerate().take(O::SOURCES) {
-        *value = Mixed::fetch(inst, wave, index);
-        let keep = !(u32::from(inst.mods.abs[index]) << 31);
-        let flip = u32::from(inst.mods.neg[index]) << 31;
-        for x in value {
-            *x = *x & keep ^ flip;
-        }
-    }
-    let [a, b, c] = &sources;
-    let out = apply_lanes::<O>([a, b, c]);
+    const ZERO: Lanes = [0; LANES];
+    let a = signed_source(inst, wave, 0);
+    let b = if O::SOURCES > 1 { signed_source(inst, wave, 1) } else { ZERO };
+    let c = if O::SOURCES > 2 { signed_source(inst, wave, 2) } else { ZERO };
+    let out = apply_lanes::<O>([&a, &b, &c]);
     write(inst, wave, 0, &out);
     Flow::Next
 }

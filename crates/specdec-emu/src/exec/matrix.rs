@@ -1,17 +1,19 @@
-//! MFMA on bf16 and f32: `D = A * B + C` over the whole wave, EXEC ignored.
+//! MFMA on bf16, f16, FP8 and f32: `D = A * B + C` over the whole wave, EXEC ignored.
 //!
 //! Every output element is one chain of f32 fused multiply-adds in ascending K, starting from C. Hardware's order
 //! and internal width are not documented; a chain is exact per step, reproducible, and within every bound that a
 //! test may assume of either.
 //!
 //! Operand maps, for an N x N result (N = 16 or 32, in `64 / N` lane groups `g`): lane `l` holds row (of A) or
-//! column (of B) `l % N` and the K values `g * P + j`, `j < P`, two bf16 or one f32 per register. Result register
+//! column (of B) `l % N` and the K values `g * P + j`, `j < P`, packed from the low bits of its registers up. Result register
 //! `i` holds row `4 * (64 / N) * (i / 4) + 4 * g + i % 4`, column `l % N`.
 
+use crate::exec::small_float::Format;
 use crate::exec::{Flow, Handler};
 use crate::inst::Inst;
 use crate::op::Op;
 use crate::wave::{Lanes, Wave, LANES};
+use half::f16;
 
 /// Rows by columns.
 #[repr(align(64))]
@@ -139,12 +141,18 @@ fn operand_dword(inst: &Inst, wave: &Wave, index: usize, dword: usize) -> Lanes 
 }
 
 #[inline(always)]
-fn load_bf16<const J: usize>(inst: &Inst, wave: &Wave, index: usize, values: &mut Values<J>) {
+fn load_halves<const J: usize>(
+    inst: &Inst,
+    wave: &Wave,
+    index: usize,
+    values: &mut Values<J>,
+    widen: impl Fn(u32) -> f32,
+) {
     for (dword, pair) in values.0.chunks_exact_mut(2).enumerate() {
         let dwords = operand_dword(inst, wave, index, dword);
         for (lane, dword) in dwords.iter().enumerate() {
-            pair[0][lane] = f32::from_bits(dword << 16);
-            pair[1][lane] = f32::from_bits(dword & 0xffff_0000);
+            pair[0][lane] = widen(dword & 0xffff);
+            pair[1][lane] = widen(dword >> 16);
         }
     }
 }
@@ -152,8 +160,42 @@ fn load_bf16<const J: usize>(inst: &Inst, wave: &Wave, index: usize, values: &mu
 /// bf16 operands of `J` values a lane, in G lane groups.
 fn mfma_bf16<const N: usize, const G: usize, const J: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
     let (mut a, mut b) = (Values::<J>::ZERO, Values::<J>::ZERO);
-    load_bf16(inst, wave, 0, &mut a);
-    load_bf16(inst, wave, 1, &mut b);
+    let widen = |half: u32| f32::from_bits(half << 16);
+    load_halves(inst, wave, 0, &mut a, widen);
+    load_halves(inst, wave, 1, &mut b, widen);
+    multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
+}
+
+/// f16 operands of `J` values a lane, in G lane groups.
+fn mfma_f16<const N: usize, const G: usize, const J: usize>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (mut a, mut b) = (Values::<J>::ZERO, Values::<J>::ZERO);
+    let widen = |half: u32| f16::from_bits(half as u16).to_f32();
+    load_halves(inst, wave, 0, &mut a, widen);
+    load_halves(inst, wave, 1, &mut b, widen);
+    multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
+}
+
+#[inline(always)]
+fn load_bytes(inst: &Inst, wave: &Wave, index: usize, format: Format, values: &mut Values<8>) {
+    for (dword, four) in values.0.chunks_exact_mut(4).enumerate() {
+        let dwords = operand_dword(inst, wave, index, dword);
+        for (byte, values) in four.iter_mut().enumerate() {
+            for (value, dword) in values.iter_mut().zip(&dwords) {
+                *value = format.values()[(dword >> (8 * byte) & 0xff) as usize];
+            }
+        }
+    }
+}
+
+/// FP8 operands of eight values a lane; a format is E5M2 where its flag is set, else E4M3.
+fn mfma_fp8<const N: usize, const G: usize, const A_BF8: bool, const B_BF8: bool>(
+    inst: &Inst,
+    wave: &mut Wave,
+) -> Flow {
+    let format = |is_bf8: bool| if is_bf8 { Format::E5m2 } else { Format::E4m3 };
+    let (mut a, mut b) = (Values::ZERO, Values::ZERO);
+    load_bytes(inst, wave, 0, format(A_BF8), &mut a);
+    load_bytes(inst, wave, 1, format(B_BF8), &mut b);
     multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
 }
 
@@ -185,7 +227,7 @@ fn mfma_bf16_blocks(inst: &Inst, wave: &mut Wave) -> Flow {
     Flow::Next
 }
 
-/// The handler of a bf16 or f32 matrix instruction; none if it asks for operand broadcast or permutation.
+/// The handler of a matrix instruction of this module; none if it asks for operand broadcast or permutation.
 pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     let mods = &inst.mods;
     if mods.cbsz != 0 || mods.abid != 0 || mods.blgp != 0 {
@@ -196,6 +238,19 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         Op::VMfmaF3232x32x16Bf16 => mfma_bf16::<32, 2, 8>,
         Op::VMfmaF3216x16x16Bf16 => mfma_bf16::<16, 4, 4>,
         Op::VMfmaF3232x32x8Bf16 => mfma_bf16::<32, 2, 4>,
+        Op::VMfmaF3216x16x32F16 => mfma_f16::<16, 4, 8>,
+        Op::VMfmaF3232x32x16F16 => mfma_f16::<32, 2, 8>,
+        Op::VMfmaF3216x16x16F16 => mfma_f16::<16, 4, 4>,
+        Op::VMfmaF3232x32x8F16 => mfma_f16::<32, 2, 4>,
+        Op::VMfmaF3216x16x32Fp8Fp8 => mfma_fp8::<16, 4, false, false>,
+        Op::VMfmaF3216x16x32Fp8Bf8 => mfma_fp8::<16, 4, false, true>,
+        Op::VMfmaF3216x16x32Bf8Fp8 => mfma_fp8::<16, 4, true, false>,
+        Op::VMfmaF3216x16x32Bf8Bf8 => mfma_fp8::<16, 4, true, true>,
+        Op::VMfmaF3232x32x16Fp8Fp8 => mfma_fp8::<32, 2, false, false>,
+        Op::VMfmaF3232x32x16Fp8Bf8 => mfma_fp8::<32, 2, false, true>,
+        Op::VMfmaF3232x32x16Bf8Fp8 => mfma_fp8::<32, 2, true, false>,
+        Op::VMfmaF3232x32x16Bf8Bf8 => mfma_fp8::<32, 2, true, true>,
+        Op::VMfmaF3232x32x2F32 => mfma_f32::<32, 2>,
         Op::VMfmaF3216x16x4F32 => mfma_f32::<16, 4>,
         Op::VMfmaF324x4x416bBf16 => mfma_bf16_blocks,
         _ => return None,

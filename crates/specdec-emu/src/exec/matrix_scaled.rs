@@ -59,7 +59,7 @@ impl Source {
                 // nibbles and then transposes.
                 for values in values.iter_mut().rev() {
                     for (lane, value) in values.iter_mut().enumerate() {
-                        *value = e2m1(codes[lane]) * factors[lane];
+                        *value = scaled_e2m1(codes[lane], factors[lane]);
                         codes[lane] <<= 4;
                     }
                 }
@@ -95,20 +95,22 @@ impl Source {
     /// The lane whose scale byte belongs to run `half` of lane `lane`.
     const fn scale_lane<const N: usize>(self, lane: usize, half: usize) -> usize {
         if self.format.num_bits() == 8 {
-            (lane / N + LANES / N * half) / 2 * N + lane % N
+            let first_k = RUN * (lane / N + LANES / N * half);
+            first_k / PER_LANE * N + lane % N
         } else {
             lane
         }
     }
 }
 
-/// The E2M1 value in the top four bits, without a table so that lanes vectorise.
+/// The E2M1 value in the top four bits times a positive factor, without a table so that lanes vectorise.
 #[inline(always)]
-fn e2m1(top: u32) -> f32 {
-    // The three magnitude bits placed as exponent and mantissa are right from 1 up; below, 0.5 and 0.75 stand for 0
-    // and 0.5, which the minimum puts right.
+fn scaled_e2m1(top: u32, factor: f32) -> f32 {
+    // The three magnitude bits, placed as exponent and mantissa, are right from 1 up; below, 0.5 and 0.75 stand for
+    // 0 and 0.5, which is where `2 m - 1` is the smaller.
     let magnitude = f32::from_bits(0x3f00_0000 + (top >> 6 & 0x01c0_0000));
-    let value = magnitude + (magnitude.min(1.0) - 1.0);
+    let (straight, bent) = (magnitude * factor, magnitude.mul_add(2.0 * factor, -factor));
+    let value = if straight < bent { straight } else { bent };
     f32::from_bits(value.to_bits() | top & 0x8000_0000)
 }
 
@@ -126,7 +128,7 @@ fn scale_codes(inst: &Inst, wave: &Wave, index: usize) -> Lanes {
 /// Whether no value of any format overflows when multiplied by these scales.
 #[inline(always)]
 fn are_small(codes: &Lanes) -> bool {
-    codes.iter().fold(true, |small, &code| small & (code <= 227 || code == 255))
+    codes.iter().fold(0, |largest, &code| largest.max(if code == 255 { 0 } else { code })) <= 227
 }
 
 /// Whether columns 8 on of a 16-column product keep C: then half of the work of a decode step of up to eight rows,
@@ -142,8 +144,8 @@ fn has_idle_half<const N: usize>(wave: &Wave, tile: &Tile<N>, a: Source, b: Sour
             let register = &wave.vgpr[b.first + dword];
             register.chunks_exact(16).fold(0, |seen, group| group[8..].iter().fold(seen, |seen, x| seen | x)) == 0
         })
-        && scales.iter().all(|codes| codes.iter().fold(true, |clean, &code| clean & (code != 255)))
-        && tile.0.iter().all(|row| row[8..].iter().fold(true, |clean, x| clean & (x.to_bits() != 1 << 31)))
+        && scales.iter().all(|codes| codes.iter().fold(0, |largest, &code| largest.max(code)) < 255)
+        && tile.0.iter().all(|row| row[8..].iter().filter(|x| x.to_bits() == 1 << 31).count() == 0)
 }
 
 /// The product with scales so large that a scaled operand may overflow where the product of all four does not: the

@@ -12,6 +12,7 @@ mod convert;
 mod cross_lane;
 mod division;
 mod dpp;
+mod half_float;
 mod lane_op;
 mod mask;
 mod matrix;
@@ -57,6 +58,7 @@ pub fn handler(inst: &Inst) -> Option<Handler> {
     byte_permute::handler(inst)
         .or_else(|| vector_int::handler(inst))
         .or_else(|| vector_f32::handler(inst))
+        .or_else(|| half_float::handler(inst))
         .or_else(|| scalar::handler(inst))
         .or_else(|| compare::handler(inst))
         .or_else(|| carry::handler(inst))

@@ -118,11 +118,19 @@ fn mad_saturated(a: u16, b: u16, c: u16) -> u16 {
     (u32::from(a) * u32::from(b) + u32::from(c)).min(0xffff) as u16
 }
 
+fn signed_mad_saturated(a: u16, b: u16, c: u16) -> u16 {
+    let [a, b, c] = [a, b, c].map(|x| i32::from(x as i16));
+    (a * b + c).clamp(-0x8000, 0x7fff) as u16
+}
+
 halves_table! {
     VPkAddU16(2) |a, b, _| a.wrapping_add(b), |a, b, _| a.saturating_add(b);
+    VPkAddI16(2) signed(i16::wrapping_add), signed(i16::saturating_add);
+    VPkSubU16(2) |a, b, _| a.wrapping_sub(b), |a, b, _| a.saturating_sub(b);
     VPkSubI16(2) signed(i16::wrapping_sub), signed(i16::saturating_sub);
     VPkMulLoU16(2) |a, b, _| a.wrapping_mul(b), |a, b, _| a.saturating_mul(b);
     VPkMadU16(3) |a, b, c| a.wrapping_mul(b).wrapping_add(c), mad_saturated;
+    VPkMadI16(3) |a, b, c| a.wrapping_mul(b).wrapping_add(c), signed_mad_saturated;
     VPkMinU16(2) |a, b, _| a.min(b), |a, b, _| a.min(b);
     VPkMaxU16(2) |a, b, _| a.max(b), |a, b, _| a.max(b);
     VPkMinI16(2) signed(i16::min), signed(i16::min);

@@ -150,6 +150,16 @@ fn quads(x: u64) -> u64 {
     (0..16).fold(0, |out, quad| out | u64::from(x >> (4 * quad) & 15 != 0) << quad)
 }
 
+/// Groups of four with any bit set become all ones.
+fn whole_quads(x: u64) -> u64 {
+    (0..16).fold(0, |out, quad| out | ((quads(x) >> quad & 1) * 15) << (4 * quad))
+}
+
+/// Each bit twice.
+fn doubled(x: u32) -> u64 {
+    (0..32).fold(0, |out, bit| out | (u64::from(x >> bit & 1) * 3) << (2 * bit))
+}
+
 fn shifted_add(a: u32, shift: u32, b: u32) -> (u32, bool) {
     let sum = (u64::from(a) << shift) + u64::from(b);
     (sum as u32, sum >> 32 != 0)
@@ -163,6 +173,20 @@ fn add_carry(a: u32, b: u32, carry: bool) -> (u32, bool) {
 fn sub_borrow(a: u32, b: u32, borrow: bool) -> (u32, bool) {
     let difference = i64::from(a) - i64::from(b) - i64::from(borrow);
     (difference as u32, difference < 0)
+}
+
+/// The scalar register that lies M0 registers beyond `operand`; past the last general one it is none.
+fn relative(wave: &Wave, operand: Operand) -> Operand {
+    let code = u32::from(operand.code).saturating_add(wave.sgpr[M0]);
+    if code < 102 { Operand { code: code as u16, ..operand } } else { Operand::NONE }
+}
+
+/// Replaces EXEC and copies it to the destination.
+fn write_exec(inst: &Inst, wave: &mut Wave, exec: u64) -> Flow {
+    wave.write64(EXEC, exec);
+    exec.write(wave, inst.dst);
+    wave.scc = exec != 0;
+    Flow::Next
 }
 
 /// Saves EXEC in the destination and replaces it.
@@ -197,7 +221,10 @@ scalar_table! {
     plain SCmovkI32() -> i32 { if wave.scc { immediate(inst) } else { i32::read(inst, wave, inst.dst) } }
     plain SCselectB32(a: u32, b: u32) -> u32 { if wave.scc { a } else { b } }
     plain SCselectB64(a: u64, b: u64) -> u64 { if wave.scc { a } else { b } }
-    plain SMovrelsB32() -> u32 { wave.sgpr[(inst.src[0].code as usize + wave.sgpr[M0] as usize) % 128] }
+    plain SMovrelsB32() -> u32 { u32::read(inst, wave, relative(wave, inst.src[0])) }
+    plain SMovrelsB64() -> u64 { u64::read(inst, wave, relative(wave, inst.src[0])) }
+    flow SMovreldB32(a: u32) -> Flow { a.write(wave, relative(wave, inst.dst)); Flow::Next }
+    flow SMovreldB64(a: u64) -> Flow { a.write(wave, relative(wave, inst.dst)); Flow::Next }
 
     status SAddU32(a: u32, b: u32) -> u32 { a.overflowing_add(b) }
     status SSubU32(a: u32, b: u32) -> u32 { a.overflowing_sub(b) }
@@ -214,6 +241,7 @@ scalar_table! {
     status SMinU32(a: u32, b: u32) -> u32 { (a.min(b), a < b) }
     status SMaxI32(a: i32, b: i32) -> i32 { (a.max(b), a >= b) }
     status SMaxU32(a: u32, b: u32) -> u32 { (a.max(b), a >= b) }
+    nonzero SAbsdiffI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b).wrapping_abs() }
     nonzero SAbsI32(a: i32) -> i32 { a.wrapping_abs() }
     status SLshl1AddU32(a: u32, b: u32) -> u32 { shifted_add(a, 1, b) }
     status SLshl2AddU32(a: u32, b: u32) -> u32 { shifted_add(a, 2, b) }
@@ -238,8 +266,10 @@ scalar_table! {
     nonzero SXnorB64(a: u64, b: u64) -> u64 { !(a ^ b) }
     nonzero SNotB32(a: u32) -> u32 { !a }
     nonzero SNotB64(a: u64) -> u64 { !a }
-    nonzero SWqmB64(a: u64) -> u64 { (0..16).fold(0, |out, quad| out | ((quads(a) >> quad & 1) * 15) << (4 * quad)) }
+    nonzero SWqmB64(a: u64) -> u64 { whole_quads(a) }
+    nonzero SWqmB32(a: u32) -> u32 { whole_quads(u64::from(a)) as u32 }
     nonzero SQuadmaskB64(a: u64) -> u64 { quads(a) }
+    nonzero SQuadmaskB32(a: u32) -> u32 { quads(u64::from(a)) as u32 }
 
     nonzero SLshlB32(a: u32, b: u32) -> u32 { a << (b & 31) }
     nonzero SLshlB64(a: u64, b: u32) -> u64 { a << (b & 63) }
@@ -257,6 +287,7 @@ scalar_table! {
     plain SBrevB64(a: u64) -> u64 { a.reverse_bits() }
     nonzero SBcnt0I32B32(a: u32) -> u32 { a.count_zeros() }
     nonzero SBcnt1I32B32(a: u32) -> u32 { a.count_ones() }
+    nonzero SBcnt0I32B64(a: u64) -> u32 { a.count_zeros() }
     nonzero SBcnt1I32B64(a: u64) -> u32 { a.count_ones() }
     plain SFf0I32B32(a: u32) -> i32 { first_low(u64::from(!a)) }
     plain SFf0I32B64(a: u64) -> i32 { first_low(!a) }
@@ -272,6 +303,7 @@ scalar_table! {
     plain SBitset1B32(a: u32) -> u32 { u32::read(inst, wave, inst.dst) | 1 << (a & 31) }
     plain SBitset0B64(a: u32) -> u64 { u64::read(inst, wave, inst.dst) & !(1 << (a & 63)) }
     plain SBitset1B64(a: u32) -> u64 { u64::read(inst, wave, inst.dst) | 1 << (a & 63) }
+    plain SBitreplicateB64B32(a: u32) -> u64 { doubled(a) }
     plain SPackLlB32B16(a: u32, b: u32) -> u32 { a & 0xffff | b << 16 }
     plain SPackLhB32B16(a: u32, b: u32) -> u32 { a & 0xffff | b & 0xffff_0000 }
     plain SPackHhB32B16(a: u32, b: u32) -> u32 { a >> 16 | b & 0xffff_0000 }
@@ -315,6 +347,11 @@ scalar_table! {
     flow SOrn2SaveexecB64(a: u64) -> Flow { let exec = a | !wave.exec(); save_exec(inst, wave, exec) }
     flow SNandSaveexecB64(a: u64) -> Flow { let exec = !(a & wave.exec()); save_exec(inst, wave, exec) }
     flow SNorSaveexecB64(a: u64) -> Flow { let exec = !(a | wave.exec()); save_exec(inst, wave, exec) }
+
+    flow SOrn1SaveexecB64(a: u64) -> Flow { let exec = !a | wave.exec(); save_exec(inst, wave, exec) }
+    flow SXnorSaveexecB64(a: u64) -> Flow { let exec = !(a ^ wave.exec()); save_exec(inst, wave, exec) }
+    flow SAndn1WrexecB64(a: u64) -> Flow { let exec = !a & wave.exec(); write_exec(inst, wave, exec) }
+    flow SAndn2WrexecB64(a: u64) -> Flow { let exec = a & !wave.exec(); write_exec(inst, wave, exec) }
 
     flow SNop() -> Flow { Flow::Next }
     flow SBranch() -> Flow { Flow::Branch(branch_target(inst)) }

@@ -85,31 +85,51 @@ const fn value(code: u32, exponent_bits: u32, mantissa_bits: u32, bias: i32) -> 
 /// Rounds to E4M3, to nearest even. Beyond the largest value the result is NaN, which is what the machine does
 /// with `FP16_OVFL` clear, as at kernel start.
 pub(super) fn to_e4m3(x: f32) -> u8 {
-    let sign = (x.to_bits() >> 24) as u8 & 0x80;
-    let magnitude = x.abs();
-    if magnitude.is_nan() || magnitude > 464.0 {
-        return sign | 0x7f;
-    }
+    // 464 is the tie between the largest value and the next, which does not exist.
+    if x.is_nan() || x.abs() > 464.0 { sign_bit(x) | 0x7f } else { sign_bit(x) | round_magnitude(x.abs(), 3, 7) }
+}
+
+/// Rounds to E5M2, to nearest even, overflowing to infinity.
+pub(super) fn to_e5m2(x: f32) -> u8 {
+    let code = if x.is_nan() {
+        0x7f
+    } else if x.abs() >= 61_440.0 {
+        0x7c
+    } else {
+        round_magnitude(x.abs(), 2, 15)
+    };
+    sign_bit(x) | code
+}
+
+fn sign_bit(x: f32) -> u8 {
+    (x.to_bits() >> 24) as u8 & 0x80
+}
+
+/// The nearest code of a magnitude in range.
+fn round_magnitude(magnitude: f32, mantissa_bits: i32, bias: i32) -> u8 {
     // Multiples of the spacing at this magnitude; the spacing stops shrinking where denormals begin.
-    let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-6);
-    let per_unit = f32::from_bits(((3 - exponent + 127) as u32) << 23);
+    let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(1 - bias);
+    let per_unit = f32::from_bits(((mantissa_bits - exponent + 127) as u32) << 23);
     let steps = (magnitude * per_unit).round_ties_even() as i32;
-    // `steps` counts from the binade's start (8 to 16), so it carries into the exponent field by itself.
-    sign | (steps + 8 * (exponent + 6)) as u8
+    // Above the denormals the steps hold the leading one, so they carry into the exponent field by themselves.
+    (steps + ((exponent + bias - 1) << mantissa_bits)) as u8
 }
 
 /// Rounds `x` to an E2M1 code, ties to the even code, saturating at 6; a NaN becomes 6, E2M1 having none.
 #[inline(always)]
 pub(super) fn to_e2m1(x: f32) -> u32 {
-    let magnitude = x.abs();
-    let steps = u32::from(magnitude > 0.25)
-        + u32::from(magnitude >= 0.75)
-        + u32::from(magnitude > 1.25)
-        + u32::from(magnitude >= 1.75)
-        + u32::from(magnitude > 2.5)
-        + u32::from(magnitude >= 3.5)
-        + u32::from(magnitude > 5.0);
-    (if x.is_nan() { 7 } else { steps }) | x.to_bits() >> 31 << 3
+    // Against the midpoints between neighbours, each moved up by one bit pattern where the tie goes down. Patterns of
+    // magnitudes order as the magnitudes do, NaNs last; compared as signed integers, lanes vectorise.
+    let magnitude = (x.to_bits() & 0x7fff_ffff) as i32;
+    let reaches = |first: i32| u32::from(magnitude >= first);
+    let steps = reaches(0x3e80_0001)
+        + reaches(0x3f40_0000)
+        + reaches(0x3fa0_0001)
+        + reaches(0x3fe0_0000)
+        + reaches(0x4020_0001)
+        + reaches(0x4060_0000)
+        + reaches(0x40a0_0001);
+    steps | x.to_bits() >> 31 << 3
 }
 
 /// Two to the power of a biased exponent (E8M0 code); 255 is NaN.

@@ -172,5 +172,4 @@ lane_table! {
     VSqrtF32(a: f32) -> f32 { special::sqrt(a) }
     VSinF32(a: f32) -> f32 { special::sin_turns(a) }
     VCosF32(a: f32) -> f32 { special::cos_turns(a) }
-    VAddF16(a: half::f16, b: half::f16) -> half::f16 { half::f16::from_f32(a.to_f32() + b.to_f32()) }
 }

@@ -59,6 +59,12 @@ fn permuted(high: u32, low: u32, selectors: u32) -> u32 {
     (0..4).fold(0, |out, byte| out | permuted_byte(high, low, selectors >> (8 * byte)) << (8 * byte))
 }
 
+/// Sum of the absolute differences of the four bytes.
+#[inline(always)]
+fn byte_differences(a: u32, b: u32) -> u32 {
+    (0..4).map(|byte| (a >> (8 * byte) & 0xff).abs_diff(b >> (8 * byte) & 0xff)).sum()
+}
+
 #[inline(always)]
 fn high_product(a: u32, b: u32) -> u32 {
     ((u64::from(a) * u64::from(b)) >> 32) as u32
@@ -85,6 +91,7 @@ lane_table! {
     VSubU32(a: u32, b: u32) -> u32 { a.wrapping_sub(b) } => { a.saturating_sub(b) }
     VSubrevU32(a: u32, b: u32) -> u32 { b.wrapping_sub(a) } => { b.saturating_sub(a) }
     VAddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) } => { a.saturating_add(b) }
+    VSubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) } => { a.saturating_sub(b) }
     VAdd3U32(a: u32, b: u32, c: u32) -> u32 { a.wrapping_add(b).wrapping_add(c) }
     VAddLshlU32(a: u32, b: u32, c: u32) -> u32 { a.wrapping_add(b) << (c & 31) }
     VLshlAddU32(a: u32, b: u32, c: u32) -> u32 { (a << (b & 31)).wrapping_add(c) }
@@ -108,6 +115,7 @@ lane_table! {
     VMulHiI32(a: i32, b: i32) -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }
     VMulU32U24(a: u32, b: u32) -> u32 { low24(a).wrapping_mul(low24(b)) }
     VMulHiU32U24(a: u32, b: u32) -> u32 { high_product(low24(a), low24(b)) }
+    VMulHiI32I24(a: u32, b: u32) -> i32 { ((i64::from(signed24(a)) * i64::from(signed24(b))) >> 32) as i32 }
     VMulI32I24(a: u32, b: u32) -> i32 { signed24(a).wrapping_mul(signed24(b)) }
     VMadU32U24(a: u32, b: u32, c: u32) -> u32 { low24(a).wrapping_mul(low24(b)).wrapping_add(c) }
         => { (u64::from(low24(a)) * u64::from(low24(b)) + u64::from(c)).min(u64::from(u32::MAX)) as u32 }
@@ -128,11 +136,26 @@ lane_table! {
     VAlignbyteB32(a: u32, b: u32, c: u32) -> u32 { ((u64::from(a) << 32 | u64::from(b)) >> (8 * (c & 3))) as u32 }
     VBcntU32B32(a: u32, b: u32) -> u32 { a.count_ones().wrapping_add(b) }
     VPermB32(a: u32, b: u32, c: u32) -> u32 { permuted(a, b, c) }
+    VSadU8(a: u32, b: u32, c: u32) -> u32 { byte_differences(a, b).wrapping_add(c) }
+    VSadHiU8(a: u32, b: u32, c: u32) -> u32 { (byte_differences(a, b) << 16).wrapping_add(c) }
+    VSadU16(a: u32, b: u32, c: u32) -> u32 {
+        (a & 0xffff).abs_diff(b & 0xffff).wrapping_add((a >> 16).abs_diff(b >> 16)).wrapping_add(c)
+    }
     VSadU32(a: u32, b: u32, c: u32) -> u32 { a.abs_diff(b).wrapping_add(c) }
         => { a.abs_diff(b).saturating_add(c) }
     VAddU16(a: u16, b: u16) -> u16 { a.wrapping_add(b) } => { a.saturating_add(b) }
     VSubU16(a: u16, b: u16) -> u16 { a.wrapping_sub(b) } => { a.saturating_sub(b) }
     VMulLoU16(a: u16, b: u16) -> u16 { a.wrapping_mul(b) }
+    VSubrevU16(a: u16, b: u16) -> u16 { b.wrapping_sub(a) } => { b.saturating_sub(a) }
+    VAddI16(a: i16, b: i16) -> i16 = keeps { a.wrapping_add(b) } => { a.saturating_add(b) }
+    VSubI16(a: i16, b: i16) -> i16 = keeps { a.wrapping_sub(b) } => { a.saturating_sub(b) }
+    VMinI16(a: i16, b: i16) -> i16 { a.min(b) }
+    VMin3I16(a: i16, b: i16, c: i16) -> i16 = keeps { a.min(b).min(c) }
+    VMax3I16(a: i16, b: i16, c: i16) -> i16 = keeps { a.max(b).max(c) }
+    VMed3I16(a: i16, b: i16, c: i16) -> i16 = keeps { median(a, b, c) }
+    VMin3U16(a: u16, b: u16, c: u16) -> u16 = keeps { a.min(b).min(c) }
+    VMax3U16(a: u16, b: u16, c: u16) -> u16 = keeps { a.max(b).max(c) }
+    VMed3U16(a: u16, b: u16, c: u16) -> u16 = keeps { median(a, b, c) }
     VMinU16(a: u16, b: u16) -> u16 { a.min(b) }
     VMaxU16(a: u16, b: u16) -> u16 { a.max(b) }
     VMaxI16(a: i16, b: i16) -> i16 { a.max(b) }
@@ -141,5 +164,9 @@ lane_table! {
     VAshrrevI16(a: u16, b: i16) -> i16 { b >> (a & 15) }
     VMadU16(a: u16, b: u16, c: u16) -> u16 = keeps { a.wrapping_mul(b).wrapping_add(c) }
         => { (u32::from(a) * u32::from(b) + u32::from(c)).min(u32::from(u16::MAX)) as u16 }
+    VMadI16(a: i16, b: i16, c: i16) -> i16 = keeps { a.wrapping_mul(b).wrapping_add(c) }
+        => {
+            (i32::from(a) * i32::from(b) + i32::from(c)).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16
+        }
     VPackB32F16(a: u16, b: u16) -> u32 { u32::from(a) | u32::from(b) << 16 }
 }

@@ -49,7 +49,11 @@ pub(super) enum LocalKind {
     /// Two elements of these bytes, offsets in units of the second number.
     ReadTwo(u8, u32),
     WriteTwo(u8, u32),
-    Atomic { op: AtomicOp, bytes: u8, is_returning: bool },
+    Atomic {
+        op: AtomicOp,
+        bytes: u8,
+        is_returning: bool,
+    },
 }
 
 /// What an instruction is to the scheduler.
@@ -62,8 +66,14 @@ pub(super) enum Action {
     Vector(Segment, VectorKind),
     Local(LocalKind),
     /// Scalar load of this many dwords; through a buffer descriptor.
-    ScalarLoad { dwords: u8, is_buffer: bool },
-    Wait { vector: u8, local: u8 },
+    ScalarLoad {
+        dwords: u8,
+        is_buffer: bool,
+    },
+    Wait {
+        vector: u8,
+        local: u8,
+    },
     Barrier,
     Sleep,
     End,
@@ -158,8 +168,14 @@ impl Action {
             Op::SBarrier => return Self::Barrier,
             Op::SSleep => return Self::Sleep,
             Op::SEndpgm | Op::SEndpgmSaved => return Self::End,
-            Op::SNop | Op::SSetprio | Op::SIcacheInv | Op::SDcacheInv | Op::SDcacheWb | Op::STtracedata
-            | Op::DsNop | Op::BufferInv => return Self::Nothing,
+            Op::SNop
+            | Op::SSetprio
+            | Op::SIcacheInv
+            | Op::SDcacheInv
+            | Op::SDcacheWb
+            | Op::STtracedata
+            | Op::DsNop
+            | Op::BufferInv => return Self::Nothing,
             Op::BufferWbl2 => return Self::WriteBack,
             Op::SMemrealtime => return Self::RealTime,
             Op::SMemtime => return Self::CoreTime,

@@ -36,12 +36,28 @@ impl AtomicOp {
             Self::And => old & data,
             Self::Or => old | data,
             Self::Xor => old ^ data,
-            Self::Inc => if old >= data { 0 } else { old + 1 },
-            Self::Dec => if old == 0 || old > data { data } else { old - 1 },
+            Self::Inc => {
+                if old >= data {
+                    0
+                } else {
+                    old + 1
+                }
+            }
+            Self::Dec => {
+                if old == 0 || old > data {
+                    data
+                } else {
+                    old - 1
+                }
+            }
             Self::AddFloat if is_wide => (f64::from_bits(old) + f64::from_bits(data)).to_bits(),
             Self::AddFloat => (f32::from_bits(old as u32) + f32::from_bits(data as u32)).to_bits() as u64,
         };
-        if is_wide { new } else { new as u32 as u64 }
+        if is_wide {
+            new
+        } else {
+            new as u32 as u64
+        }
     }
 
     /// The operation of a global or buffer atomic, by the mnemonic's tail (`add`, `smax`, `cmpswap`, ...).

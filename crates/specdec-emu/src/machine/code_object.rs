@@ -1,6 +1,6 @@
 //! Loads a gfx950 code object: ELF image, kernels, and what a listing shows of them.
 
-use object::elf::{FileHeader64, SHF_ALLOC, EM_AMDGPU, PT_LOAD, SHT_REL, SHT_RELA};
+use object::elf::{FileHeader64, EM_AMDGPU, PT_LOAD, SHF_ALLOC, SHT_REL, SHT_RELA};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::LittleEndian;
 use sha2::{Digest, Sha256};
@@ -114,7 +114,8 @@ impl CodeObject {
             })
         };
         let kernels = metadata.kernels.into_iter().map(|kernel| {
-            let missing = |what: &str| EmulatorError::BadMetadata { reason: format!("`{}` has no symbol `{what}`", kernel.name) };
+            let missing =
+                |what: &str| EmulatorError::BadMetadata { reason: format!("`{}` has no symbol `{what}`", kernel.name) };
             let (descriptor, _) = find(&kernel.symbol).ok_or_else(|| missing(&kernel.symbol))?;
             let name = kernel.symbol.trim_end_matches(".kd");
             let size = find(name).map_or(0, |(_, size)| size);
@@ -139,7 +140,10 @@ fn check_target(header: &Header, endian: LittleEndian) -> Result<(), EmulatorErr
         return Err(EmulatorError::WrongTarget { found: format!("ELF machine {machine}"), needed: TARGET });
     }
     if flags & MACHINE_MASK != MACHINE_GFX950 {
-        return Err(EmulatorError::WrongTarget { found: format!("AMDGPU machine {:#x}", flags & MACHINE_MASK), needed: TARGET });
+        return Err(EmulatorError::WrongTarget {
+            found: format!("AMDGPU machine {:#x}", flags & MACHINE_MASK),
+            needed: TARGET,
+        });
     }
     Ok(())
 }
@@ -182,15 +186,19 @@ fn kernel_of(
     image: &[u8],
     text: &std::ops::Range<usize>,
 ) -> Result<Kernel, EmulatorError> {
-    let outside = |what: &str| EmulatorError::BadMetadata { reason: format!("the {what} of `{}` is outside the image", metadata.name) };
+    let outside = |what: &str| EmulatorError::BadMetadata {
+        reason: format!("the {what} of `{}` is outside the image", metadata.name),
+    };
     let at = descriptor_address as usize;
     let bytes = image.get(at..at.saturating_add(DESCRIPTOR_BYTES)).and_then(|bytes| bytes.try_into().ok());
     let descriptor = Descriptor::parse(bytes.ok_or_else(|| outside("descriptor"))?);
     if metadata.kernarg_bytes.max(metadata.explicit_bytes()) > MAX_KERNARG_BYTES {
-        return Err(EmulatorError::BadMetadata { reason: format!("the arguments of `{}` are absurdly large", metadata.name) });
+        return Err(EmulatorError::BadMetadata {
+            reason: format!("the arguments of `{}` are absurdly large", metadata.name),
+        });
     }
     let start = descriptor_address.wrapping_add(descriptor.entry_offset as u64) as usize;
-    if !text.contains(&start) || start % 4 != 0 {
+    if !text.contains(&start) || !start.is_multiple_of(4) {
         return Err(outside("entry point"));
     }
     let start = start - text.start;

@@ -77,7 +77,10 @@ impl Descriptor {
         let user = self.user;
         [
             (self.private_bytes > 0, format!("{} bytes of scratch memory a work-item", self.private_bytes)),
-            (user.private_segment_buffer || user.flat_scratch_init || user.private_segment_size, "scratch registers".into()),
+            (
+                user.private_segment_buffer || user.flat_scratch_init || user.private_segment_size,
+                "scratch registers".into(),
+            ),
             (user.queue_ptr, "a queue pointer".into()),
             (self.wave32, "32-lane waves".into()),
         ]

@@ -70,7 +70,9 @@ impl DeviceModel {
     /// Checks that a launch is possible and that all of its workgroups are resident at once.
     pub(super) fn check(&self, kernel: &Kernel, shape: &Shape) -> Result<(), EmulatorError> {
         let symbol = kernel.info.symbol.clone();
-        let product = |sizes: [u32; 3]| sizes.iter().try_fold(1u32, |product, &size| product.checked_mul(size)).unwrap_or(u32::MAX);
+        let product = |sizes: [u32; 3]| {
+            sizes.iter().try_fold(1u32, |product, &size| product.checked_mul(size)).unwrap_or(u32::MAX)
+        };
         let (items, workgroups) = (product(shape.block), product(shape.grid));
         let limit = if kernel.info.max_block == 0 { self.max_block } else { self.max_block.min(kernel.info.max_block) };
         let reason = if items == 0 || workgroups == 0 {
@@ -87,13 +89,21 @@ impl DeviceModel {
         let vgprs = kernel.descriptor.vector_registers.next_multiple_of(self.vector_register_granule);
         let waves = shape.waves();
         let waves_per_unit = self.simds * self.waves_per_simd.min(self.vector_registers / vgprs);
-        let by_lds = self.lds_bytes.checked_div(lds_bytes.checked_next_multiple_of(self.lds_granule_bytes).unwrap_or(u32::MAX));
+        let by_lds =
+            self.lds_bytes.checked_div(lds_bytes.checked_next_multiple_of(self.lds_granule_bytes).unwrap_or(u32::MAX));
         let per_compute_unit = by_lds.unwrap_or(u32::MAX).min(waves_per_unit / waves);
         let fits = per_compute_unit.saturating_mul(self.compute_units);
         if workgroups > fits {
             let compute_units = self.compute_units;
             return Err(EmulatorError::TooManyWorkgroups {
-                symbol, workgroups, fits, per_compute_unit, compute_units, lds_bytes, vgprs, waves,
+                symbol,
+                workgroups,
+                fits,
+                per_compute_unit,
+                compute_units,
+                lds_bytes,
+                vgprs,
+                waves,
             });
         }
         Ok(())

@@ -79,7 +79,8 @@ pub(super) fn check_kernel(module: &Module, kernel: &Kernel) -> Result<(), Emula
     let accum = used.saturating_sub(256) as u32;
     let needed = if accum > 0 { descriptor.accum_offset + accum } else { used as u32 };
     let what = descriptor.unsupported().or_else(|| {
-        let registers = format!("{needed} vector registers where its descriptor grants {}", descriptor.vector_registers);
+        let registers =
+            format!("{needed} vector registers where its descriptor grants {}", descriptor.vector_registers);
         (needed > descriptor.vector_registers).then_some(registers)
     });
     let what = what.or_else(|| kernel.metadata.has_dynamic_stack.then(|| "a dynamic stack".into()));
@@ -142,14 +143,19 @@ impl Queued {
     pub fn entry_state(&self, arguments: Arguments, workgroup: [u32; 3], index: u32, mut vgpr: Vec<Lanes>) -> Wave {
         let kernel = self.kernel();
         vgpr.fill([UNWRITTEN; LANES]);
-        let mut wave = Wave { sgpr: [UNWRITTEN; 128], vgpr, scc: false, pc: kernel.entry, text_base: self.module.text_address() };
+        let mut wave =
+            Wave { sgpr: [UNWRITTEN; 128], vgpr, scc: false, pc: kernel.entry, text_base: self.module.text_address() };
         let mut next = 0;
         let mut push = |value: u32| {
             wave.sgpr[next] = value;
             next += 1;
         };
         let user = kernel.descriptor.user;
-        let pointers = [(user.dispatch_ptr, arguments.packet), (user.kernarg_segment_ptr, arguments.kernarg), (user.dispatch_id, 0)];
+        let pointers = [
+            (user.dispatch_ptr, arguments.packet),
+            (user.kernarg_segment_ptr, arguments.kernarg),
+            (user.dispatch_id, 0),
+        ];
         for (_, value) in pointers.into_iter().filter(|&(is_enabled, _)| is_enabled) {
             push(value as u32);
             push((value >> 32) as u32);

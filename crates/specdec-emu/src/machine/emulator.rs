@@ -122,7 +122,11 @@ impl Emulator {
 
     fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
         let ranks = self.options.ranks;
-        if (rank.0 as usize) < ranks { Ok(()) } else { Err(EmulatorError::UnknownRank { rank, ranks }) }
+        if (rank.0 as usize) < ranks {
+            Ok(())
+        } else {
+            Err(EmulatorError::UnknownRank { rank, ranks })
+        }
     }
 
     fn module(&self, handle: ModuleHandle) -> Result<&Arc<Module>, EmulatorError> {
@@ -130,7 +134,13 @@ impl Emulator {
     }
 
     /// Allocates memory that nobody has written: a kernel that reads it before writing is stopped.
-    pub fn allocate_unwritten(&mut self, rank: Rank, kind: MemoryKind, bytes: u64, name: &str) -> Result<DeviceAddress, EmulatorError> {
+    pub fn allocate_unwritten(
+        &mut self,
+        rank: Rank,
+        kind: MemoryKind,
+        bytes: u64,
+        name: &str,
+    ) -> Result<DeviceAddress, EmulatorError> {
         self.check_rank(rank)?;
         let what = Description { rank, kind, name: name.into(), is_initialised: false };
         self.shared.memory.allocate(bytes, None, what).map(DeviceAddress)
@@ -253,7 +263,13 @@ impl Device for Emulator {
     type Module = ModuleHandle;
     type Error = EmulatorError;
 
-    fn allocate(&mut self, rank: Rank, kind: MemoryKind, bytes: u64, name: &str) -> Result<DeviceAddress, EmulatorError> {
+    fn allocate(
+        &mut self,
+        rank: Rank,
+        kind: MemoryKind,
+        bytes: u64,
+        name: &str,
+    ) -> Result<DeviceAddress, EmulatorError> {
         self.check_rank(rank)?;
         let what = Description { rank, kind, name: name.into(), is_initialised: true };
         self.shared.memory.allocate(bytes, None, what).map(DeviceAddress)
@@ -292,7 +308,8 @@ impl Device for Emulator {
 
     fn launch(&mut self, rank: Rank, launch: &Launch<ModuleHandle>) -> Result<(), EmulatorError> {
         let Launch { module, symbol, grid, block, kernarg } = launch.clone();
-        let launch = GridLaunch { module, symbol, grid: [grid, 1, 1], block: [block, 1, 1], dynamic_lds_bytes: 0, kernarg };
+        let launch =
+            GridLaunch { module, symbol, grid: [grid, 1, 1], block: [block, 1, 1], dynamic_lds_bytes: 0, kernarg };
         self.launch_grid(rank, &launch)
     }
 

@@ -79,7 +79,7 @@ pub enum EmulatorError {
     /// Not all workgroups can be resident.
     #[error(
         "{workgroups} workgroups of `{symbol}` do not fit: a compute unit holds {per_compute_unit} \
-         ({lds_bytes} B LDS, {vgprs} VGPRs, {waves} waves each), {compute_units} of them {fits}"
+         ({lds_bytes} B LDS, {waves} waves of {vgprs} VGPRs each), the device's {compute_units} hold {fits}"
     )]
     TooManyWorkgroups {
         /// Kernel symbol.
@@ -180,7 +180,9 @@ pub enum EmulatorError {
         at: Box<Location>,
     },
     /// Starts inside an allocation and ends past it.
-    #[error("{access} of {bytes} bytes at `{allocation}` + {offset:#x} crosses its end at {allocation_bytes:#x}: {at}")]
+    #[error(
+        "{access} of {bytes} bytes at `{allocation}` + {offset:#x} crosses its end at {allocation_bytes:#x}: {at}"
+    )]
     CrossesEnd {
         /// Load, store, ...
         access: &'static str,

@@ -48,7 +48,7 @@ impl Interpreter<'_> {
         let program = &*module.program;
         let code = self.launch.kernel().code.clone();
         let start = self.slot.executed;
-        let mut num_mfma = 0;
+        let (mut num_mfma, mut num_masked) = (0, 0);
         let outcome = loop {
             if self.slot.executed - start >= quantum {
                 break Ok(Yield::Quantum);
@@ -66,7 +66,10 @@ impl Interpreter<'_> {
                 self.slot.next += 1;
                 continue;
             }
-            num_mfma += u64::from(step.is_mfma);
+            if step.is_mfma {
+                num_mfma += 1;
+                num_masked += u64::from(self.slot.wave.exec() != u64::MAX);
+            }
             let flow = match step.action {
                 Action::Run(handler) => Ok(handler(&step.inst, &mut self.slot.wave)),
                 _ => self.act(step),
@@ -93,8 +96,12 @@ impl Interpreter<'_> {
                 Err(error) => break Err(error),
             }
         };
+        if let Some(step) = program.step(self.slot.next) {
+            self.slot.wave.pc = step.inst.pc;
+        }
         self.shared.statistics.wave_instructions += self.slot.executed - start;
         self.shared.statistics.mfma += num_mfma;
+        self.shared.statistics.masked_mfma += num_masked;
         outcome
     }
 

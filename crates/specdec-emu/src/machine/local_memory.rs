@@ -68,7 +68,14 @@ fn check_alignment(access: &'static str, lane: usize, address: u32, bytes: usize
     Err(EmulatorError::Misaligned { access, address: address as u64, needed, at: Location::lane(lane) })
 }
 
-fn read(wave: &mut Wave, lds: &Lds, inst: &Inst, offset: u32, element: Element, to: usize) -> Result<(), EmulatorError> {
+fn read(
+    wave: &mut Wave,
+    lds: &Lds,
+    inst: &Inst,
+    offset: u32,
+    element: Element,
+    to: usize,
+) -> Result<(), EmulatorError> {
     let address = *register(wave, inst.src[0], 0)?;
     read_at(wave, lds, inst, &address, offset, element, to)
 }

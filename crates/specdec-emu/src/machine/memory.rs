@@ -122,11 +122,19 @@ impl Memory {
     /// Allocates zeroed bytes of our own, at an address of the host's choice or at `place`. Untouched pages of a
     /// large allocation cost nothing.
     pub fn allocate(&mut self, bytes: u64, place: Option<u64>, what: Description) -> Result<u64, EmulatorError> {
-        let (host, backing) = Backing::zeroed(bytes).ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
+        let (host, backing) =
+            Backing::zeroed(bytes).ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
         self.insert(place.unwrap_or(host as u64), bytes, host, backing, what)
     }
 
-    fn insert(&mut self, base: u64, bytes: u64, host: usize, backing: Backing, what: Description) -> Result<u64, EmulatorError> {
+    fn insert(
+        &mut self,
+        base: u64,
+        bytes: u64,
+        host: usize,
+        backing: Backing,
+        what: Description,
+    ) -> Result<u64, EmulatorError> {
         let at = self.allocations.partition_point(|allocation| allocation.base < base);
         let end = base.checked_add(bytes);
         let next = self.allocations.get(at).filter(|next| end.is_none_or(|end| next.base < end.max(base + 1)));
@@ -305,7 +313,11 @@ impl Emulator {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
+    use specdec_core::device::Device;
+    use specdec_core::ids::DeviceAddress;
+
     use super::*;
+    use crate::machine::Options;
 
     fn describe(name: &str, is_initialised: bool) -> Description {
         Description { rank: Rank(0), kind: MemoryKind::Device, name: name.into(), is_initialised }
@@ -326,6 +338,24 @@ mod tests {
         assert!(matches!(memory.load("load", 0x103e, &mut bytes), Err(EmulatorError::CrossesEnd { .. })));
         assert!(matches!(memory.load("load", 0x2000, &mut bytes), Err(EmulatorError::OutsideAllocation { .. })));
         assert_eq!(memory.place(0x1044), "`b` + 0x4");
+    }
+
+    #[test]
+    fn host_memory_is_used_in_place() {
+        let mut emulator = Emulator::new(Options::default());
+        let mut tensor: Vec<u32> = (0..64).collect();
+        let address = tensor.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the vector outlives the registration, and meanwhile only the emulator uses it.
+        unsafe { emulator.register(address, 256, Rank(0), "tensor", true) }.unwrap();
+        // SAFETY: as above; it overlaps the first, so it is refused.
+        assert!(unsafe { emulator.register(address + 128, 256, Rank(0), "view", true) }.is_err());
+        let mut bytes = [0; 4];
+        emulator.read(DeviceAddress(address + 20), &mut bytes).unwrap();
+        assert_eq!(bytes, [5, 0, 0, 0]);
+        emulator.write(DeviceAddress(address + 24), &[9, 0, 0, 0]).unwrap();
+        emulator.unregister(address).unwrap();
+        assert_eq!(tensor[..8], [0, 1, 2, 3, 4, 5, 9, 7]);
+        assert!(emulator.unregister(address).is_err());
     }
 
     #[test]

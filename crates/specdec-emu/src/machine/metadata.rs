@@ -104,7 +104,8 @@ impl Argument {
             Some(b'z') => 2,
             _ => 0,
         };
-        let dimensions = (1..3).filter(|&axis| values.grid[axis] > 1 || values.block[axis] > 1).max().map_or(1, |axis| axis + 1);
+        let dimensions =
+            (1..3).filter(|&axis| values.grid[axis] > 1 || values.block[axis] > 1).max().map_or(1, |axis| axis + 1);
         Some(match self.kind.as_str() {
             "hidden_block_count_x" | "hidden_block_count_y" | "hidden_block_count_z" => values.grid[axis] as u64,
             "hidden_group_size_x" | "hidden_group_size_y" | "hidden_group_size_z" => values.block[axis] as u64,
@@ -114,10 +115,20 @@ impl Argument {
             "hidden_private_base" => values.private_base as u64,
             // Every workgroup is whole and every grid starts at 0, so remainders and offsets are 0. The pointers
             // are null: a kernel that follows one gets a located error.
-            "hidden_remainder_x" | "hidden_remainder_y" | "hidden_remainder_z" | "hidden_global_offset_x"
-            | "hidden_global_offset_y" | "hidden_global_offset_z" | "hidden_none" | "hidden_printf_buffer"
-            | "hidden_hostcall_buffer" | "hidden_multigrid_sync_arg" | "hidden_heap_v1" | "hidden_default_queue"
-            | "hidden_completion_action" | "hidden_queue_ptr" => 0,
+            "hidden_remainder_x"
+            | "hidden_remainder_y"
+            | "hidden_remainder_z"
+            | "hidden_global_offset_x"
+            | "hidden_global_offset_y"
+            | "hidden_global_offset_z"
+            | "hidden_none"
+            | "hidden_printf_buffer"
+            | "hidden_hostcall_buffer"
+            | "hidden_multigrid_sync_arg"
+            | "hidden_heap_v1"
+            | "hidden_default_queue"
+            | "hidden_completion_action"
+            | "hidden_queue_ptr" => 0,
             _ => return None,
         })
     }

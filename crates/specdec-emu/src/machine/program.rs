@@ -85,7 +85,7 @@ impl Program {
     /// The step that starts at a pc.
     #[inline]
     pub fn find(&self, pc: u32) -> Option<usize> {
-        if pc % 4 != 0 {
+        if !pc.is_multiple_of(4) {
             return None;
         }
         self.index.get(pc as usize / 4).filter(|&&step| step != NO_STEP).map(|&step| step as usize)

@@ -56,7 +56,13 @@ impl Residency {
         Ok(())
     }
 
-    fn start(&mut self, rank: usize, queued: Queued, shared: &mut Shared, ready: &mut Vec<u32>) -> Result<(), EmulatorError> {
+    fn start(
+        &mut self,
+        rank: usize,
+        queued: Queued,
+        shared: &mut Shared,
+        ready: &mut Vec<u32>,
+    ) -> Result<(), EmulatorError> {
         let arguments = queued.place_arguments(&mut shared.memory)?;
         let lds_bytes = queued.kernel().info.lds_bytes + queued.shape.dynamic_lds_bytes;
         let (waves, workgroups) = (queued.shape.waves(), queued.shape.workgroups());

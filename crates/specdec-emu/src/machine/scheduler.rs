@@ -1,9 +1,9 @@
 //! One seeded scheduler over all waves of all ranks.
 
+use super::clock::CORE_CLOCKS_PER_TICK;
 use super::emulator::{Options, Stall};
 use super::error::EmulatorError;
 use super::interpreter::{Interpreter, Yield};
-use super::clock::CORE_CLOCKS_PER_TICK;
 use super::random::Random;
 use super::report;
 use super::residency::Residency;
@@ -34,7 +34,17 @@ impl<'a> Scheduler<'a> {
     /// A scheduler that has run nothing yet.
     pub fn new(options: &'a Options, random: Random, shared: &'a mut Shared, residency: Residency) -> Self {
         let next_sweep = shared.clock.ticks().saturating_add(options.poll_ticks);
-        Self { options, shared, residency, ready: Vec::new(), polls: Vec::new(), random, executed: 0, next_sweep, stalled_at: None }
+        Self {
+            options,
+            shared,
+            residency,
+            ready: Vec::new(),
+            polls: Vec::new(),
+            random,
+            executed: 0,
+            next_sweep,
+            stalled_at: None,
+        }
     }
 
     /// Runs to the end or to the first error. Gives the random sequence back.

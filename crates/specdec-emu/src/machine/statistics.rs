@@ -11,6 +11,9 @@ pub struct Statistics {
     pub poll_instructions: u64,
     /// Matrix instructions.
     pub mfma: u64,
+    /// Those under an EXEC mask with a lane off: they read that lane's operands all the same, which the vector
+    /// instructions before them may not have written.
+    pub masked_mfma: u64,
     /// Vector loads, LDS DMA included.
     pub vector_loads: u64,
     /// Vector stores.

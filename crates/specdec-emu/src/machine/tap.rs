@@ -61,7 +61,11 @@ pub(super) struct Tap {
 impl TapRegion {
     fn image_bytes(&self) -> usize {
         let bytes = (self.data.end - self.data.start) as usize;
-        if self.form == TapForm::Pairs { bytes / 2 } else { bytes }
+        if self.form == TapForm::Pairs {
+            bytes / 2
+        } else {
+            bytes
+        }
     }
 }
 
@@ -112,8 +116,12 @@ impl Tap {
         let offset = address.wrapping_sub(region.data.start);
         Some(match region.form {
             TapForm::Pairs => format!("{} of {} pair {}", region.name, region.rank, offset / 8),
-            TapForm::Rows { .. } if region.data.contains(&address) => format!("{} of {} + {offset:#x}", region.name, region.rank),
-            TapForm::Rows { ref flags } => format!("{} of {} flag {}", region.name, region.rank, (address - flags.start) / 4),
+            TapForm::Rows { .. } if region.data.contains(&address) => {
+                format!("{} of {} + {offset:#x}", region.name, region.rank)
+            }
+            TapForm::Rows { ref flags } => {
+                format!("{} of {} flag {}", region.name, region.rank, (address - flags.start) / 4)
+            }
         })
     }
 

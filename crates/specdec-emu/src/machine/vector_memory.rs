@@ -160,7 +160,8 @@ fn load_to_lds(
     // LDS receives whole dwords, lane after lane from M0 on; an inactive lane leaves its place alone.
     let bytes_per_lane = bytes.next_multiple_of(4);
     let start = (slot.wave.sgpr[M0] as u64).wrapping_add(inst.mods.offset as i64 as u64);
-    let mut dma = Dma { pieces: Vec::with_capacity(LANES), bytes_per_lane, data: Vec::with_capacity(LANES * bytes_per_lane) };
+    let mut dma =
+        Dma { pieces: Vec::with_capacity(LANES), bytes_per_lane, data: Vec::with_capacity(LANES * bytes_per_lane) };
     for lane in (0..LANES).filter(|lane| found.exec >> lane & 1 != 0) {
         let address = start.wrapping_add((lane * bytes_per_lane) as u64);
         in_lane(lane, lds.begin_dma(address, bytes_per_lane))?;

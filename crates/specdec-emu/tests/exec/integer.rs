@@ -134,6 +134,26 @@ fn lane_integer_instructions() {
         ("v_mad_u16 v0, v1, v2, v3 op_sel:[1,0,1,1]", |a, b, c, d| {
             d & 0xffff | u32::from(product16(a >> 16, b, c >> 16)) << 16
         }),
+        ("v_min_i16 v0, v1, v2", |a, b, _, _| u32::from((a as i16).min(b as i16) as u16)),
+        ("v_subrev_u16 v0, v1, v2", |a, b, _, _| ((b & 0xffff) + 0x1_0000 - (a & 0xffff)) & 0xffff),
+        ("v_sub_i16 v0, v1, v2", |a, b, _, d| d & 0xffff_0000 | ((a & 0xffff) + 0x1_0000 - (b & 0xffff)) & 0xffff),
+        ("v_med3_i16 v0, v1, v2, v3", |a, b, c, d| {
+            d & 0xffff_0000 | u32::from(middle([a as i16, b as i16, c as i16]) as u16)
+        }),
+        ("v_max3_u16 v0, v1, v2, v3 op_sel:[0,1,0,1]", |a, b, c, d| {
+            d & 0xffff | (a & 0xffff).max(b >> 16).max(c & 0xffff) << 16
+        }),
+        ("v_sub_i32 v0, v1, v2", |a, b, _, _| (signed(a) - signed(b)) as u32),
+        ("v_mul_hi_i32_i24 v0, v1, v2", |a, b, _, _| ((sext24(a) * sext24(b)) >> 32) as u32),
+        ("v_sad_u8 v0, v1, v2, v3", |a, b, c, _| {
+            let pairs = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+            (wide(pairs.map(|(a, b)| u32::from(a.max(b) - a.min(b))).sum()) + wide(c)) as u32
+        }),
+        ("v_bitop3_b16 v0, v1, v2, v3 bitop3:0x6a", |a, b, c, d| d & 0xffff_0000 | truth(0x6a, a, b, c) & 0xffff),
+        ("v_pk_add_i16 v0, v1, v2 clamp", |a, b, _, _| {
+            halves(a, b, |a, b| (i32::from(a as i16) + i32::from(b as i16)).clamp(-0x8000, 0x7fff) as u32)
+        }),
+        ("v_pk_mad_i16 v0, v1, v2, v1", |a, b, _, _| halves(a, b, |a, b| a.wrapping_mul(b).wrapping_add(a))),
         ("v_pack_b32_f16 v0, v1, v2 op_sel:[0,1,0]", |a, b, _, _| a & 0xffff | b & 0xffff_0000),
         ("v_pk_add_u16 v0, v1, v2", |a, b, _, _| halves(a, b, |a, b| a + b)),
         ("v_pk_sub_i16 v0, v1, v2", |a, b, _, _| halves(a, b, |a, b| a + 0x1_0000 - b)),

@@ -1,6 +1,13 @@
 //! Instruction semantics: LLVM assembles one line, our decoder reads it, its handler runs, and the registers are
 //! compared with formulas written here from AMD's public ISA documents.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test stops at the first surprise"
+)]
+#![allow(clippy::needless_range_loop, clippy::verbose_bit_mask, clippy::precedence, reason = "lane and bit arithmetic")]
 
 mod convert;
 mod cross_lane;

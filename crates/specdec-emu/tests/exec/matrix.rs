@@ -86,6 +86,34 @@ fn bf16_products() {
 }
 
 #[test]
+fn half_and_byte_products() {
+    let lines = [
+        "v_mfma_f32_16x16x32_f16 v[0:3], v[32:35], v[48:51], v[64:67]",
+        "v_mfma_f32_32x32x8_f16 v[0:15], v[32:33], v[48:49], v[64:79]",
+        "v_mfma_f32_16x16x32_fp8_bf8 v[0:3], v[32:33], v[48:49], v[64:67]",
+        "v_mfma_f32_32x32x16_bf8_fp8 v[0:15], v[32:33], v[48:49], v[64:79]",
+    ];
+    let insts = assemble(&lines);
+    let mut random = Random(76);
+    let mut wave = matrix_wave(&mut random);
+    for register in A..C {
+        wave.vgpr[register] = wave.vgpr[register].map(|x| x & 0xb7b7_b7b7);
+    }
+    let half = |first: usize, n: usize, per_lane: usize, index: usize, k: usize| {
+        let (lane, j) = (k / per_lane * n + index, k % per_lane);
+        half::f16::from_bits((wave.vgpr[first + j / 2][lane] >> (16 * (j % 2))) as u16).to_f32()
+    };
+    check_product(&wave, &insts[0], 16, 32, |row, k| half(A, 16, 8, row, k), |k, column| half(B, 16, 8, column, k));
+    check_product(&wave, &insts[1], 32, 8, |row, k| half(A, 32, 4, row, k), |k, column| half(B, 32, 4, column, k));
+    let byte = |first: usize, format: usize, n: usize, index: usize, k: usize| {
+        let dword = wave.vgpr[first + k % 8 / 4][k / 8 * n + index];
+        small_float(dword >> (8 * (k % 4)) & 0xff, format) as f32
+    };
+    check_product(&wave, &insts[2], 16, 32, |row, k| byte(A, 0, 16, row, k), |k, column| byte(B, 1, 16, column, k));
+    check_product(&wave, &insts[3], 32, 16, |row, k| byte(A, 1, 32, row, k), |k, column| byte(B, 0, 32, column, k));
+}
+
+#[test]
 fn single_products() {
     let inst = &assemble(&["v_mfma_f32_16x16x4_f32 v[0:3], v32, v48, v[64:67]"])[0];
     let mut random = Random(72);

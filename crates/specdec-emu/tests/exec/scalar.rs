@@ -96,6 +96,15 @@ fn scalar_instructions() {
         ("s_flbit_i32_b32 s0, s2", |_, a, _| place((0..32).find(|bit| a >> (31 - bit) & 1 == 1))),
         ("s_flbit_i32 s0, s2", |_, a, _| place((1..32).find(|bit| a >> (31 - bit) & 1 != a >> 31))),
         ("s_flbit_i32_b64 s0, s[2:3]", |_, a, _| place((0..64).find(|bit| a >> (63 - bit) & 1 == 1))),
+        ("s_absdiff_i32 s0, s2, s4", |_, a, b| nonzero32(s(i128::from((a as u32).wrapping_sub(b as u32))).abs())),
+        ("s_bcnt0_i32_b64 s0, s[2:3]", |_, a, _| nonzero32((0..64).map(|bit| 1 - (a >> bit & 1)).sum())),
+        ("s_bitreplicate_b64_b32 s[0:1], s2", |_, a, _| ((0..64).map(|bit| (a >> (bit / 2) & 1) << bit).sum(), None)),
+        ("s_quadmask_b32 s0, s2", |_, a, _| {
+            nonzero32((0..8).map(|quad| i128::from(a >> (4 * quad) & 15 != 0) << quad).sum())
+        }),
+        ("s_wqm_b32 s0, s2", |_, a, _| {
+            nonzero32((0..8).map(|quad| if a >> (4 * quad) & 15 != 0 { 15 << (4 * quad) } else { 0 }).sum())
+        }),
         ("s_sext_i32_i8 s0, s2", |_, a, _| (i128::from(a as i8), None)),
         ("s_sext_i32_i16 s0, s2", |_, a, _| (i128::from(a as i16), None)),
         ("s_bitset0_b32 s0, s2", |w, a, _| (i128::from(w.sgpr[0]) & !(1 << (a % 32)), None)),
@@ -181,6 +190,8 @@ fn save_exec() {
         ("orn2", |s, exec| s | !exec),
         ("nand", |s, exec| !(s & exec)),
         ("nor", |s, exec| !(s | exec)),
+        ("orn1", |s, exec| !s | exec),
+        ("xnor", |s, exec| !(s ^ exec)),
     ];
     let mut random = Random(33);
     for (name, mask) in cases {
@@ -194,6 +205,17 @@ fn save_exec() {
             assert_eq!((after.exec(), after.read64(2), after.scc), (expected, before.exec(), expected != 0), "{name}");
         }
     }
+}
+
+#[test]
+fn relative_moves() {
+    let insts = assemble(&["s_movrels_b32 s0, s2", "s_movreld_b64 s[10:11], s[2:3]"]);
+    let mut wave = random_wave(&mut Random(34));
+    wave.sgpr[specdec_emu::wave::M0] = 4;
+    let (from, pair) = (wave.sgpr[6], wave.read64(2));
+    run(&insts[0], &mut wave);
+    run(&insts[1], &mut wave);
+    assert_eq!((wave.sgpr[0], wave.read64(14)), (from, pair));
 }
 
 #[test]

@@ -32,8 +32,8 @@ fn compile_target(name: &str, target: &str, more: &[&str]) -> Vec<u8> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/machine_kernels/{name}.hip"));
     let out = product("k.co");
     let offload = format!("--offload-arch={target}");
-    let flags = "-x hip --offload-device-only -nogpuinc -nogpulib -O3 -std=c++20 -ffp-contract=off -gline-tables-only \
-                 -mcode-object-version=6 --no-gpu-bundle-output -c";
+    let flags = "-x hip --offload-device-only -nogpuinc -nogpulib -O3 -std=c++20 -ffp-contract=off \
+                 -gline-tables-only -mcode-object-version=6 --no-gpu-bundle-output -c";
     let mut command = Command::new("clang-22");
     run(command.args(flags.split_whitespace()).args(more).arg(offload).arg(source).arg("-o").arg(&out));
     take(&out)

@@ -1,0 +1,59 @@
+"""`kimi-k3-specdec run`: decode, compare every stage, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+
+from ..decoding.options import DEVICES, FAULT_KINDS, FaultSpec, RunOptions, parse_layers
+from ..decoding.refusal import Refusal
+from ..decoding.report import as_json
+from ..decoding.run import run
+from ..decoding.table import show
+from .messages import DIFFERENT, progress, refusals
+
+HELP = """Decode a seeded model by speculative-verify steps, the served layers in the shipped kernels on every rank.
+
+Every stage of every layer is compared with the reference on the device's own inputs, and the tokens with a
+pure-reference run. Exit status: 0 equal, 1 different, 2 cannot run."""
+
+DEFAULTS = RunOptions()
+
+
+def command(
+    geometry: Annotated[str, typer.Option(help="k3 (one layer, see --layers), nano or nano-deep.")] = DEFAULTS.geometry,
+    ranks: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = DEFAULTS.ranks,
+    requests: Annotated[int, typer.Option(help="Requests of a step.")] = DEFAULTS.requests,
+    speculative_tokens: Annotated[
+        int, typer.Option(help="Drafts of a request; rows = requests x (drafts + 1).")] = DEFAULTS.speculative_tokens,
+    steps: Annotated[int, typer.Option(help="Verify steps.")] = DEFAULTS.steps,
+    layers: Annotated[Optional[str], typer.Option(help="FIRST-LAST: run only these on the device.")] = None,  # noqa: UP045
+    seed: Annotated[int, typer.Option(help="Of weights, prompts, drafts and state slots.")] = DEFAULTS.seed,
+    schedule_seed: Annotated[int, typer.Option(help="Of the order in which waves run.")] = DEFAULTS.schedule_seed,
+    device: Annotated[str, typer.Option(help=", ".join(DEVICES))] = DEFAULTS.device,
+    checkpoint: Annotated[
+        Optional[Path], typer.Option(help="Use this checkpoint instead of a seeded one.")] = None,  # noqa: UP045
+    fault: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"Inject KIND@RANK[:SEED]; KIND: {', '.join(FAULT_KINDS)}.", hidden=True)] = None,
+    as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+) -> None:
+    """See HELP."""
+    with refusals(debug):
+        if device not in DEVICES:
+            raise Refusal(f"unknown device `{device}`", f"choose one of {', '.join(DEVICES)}")
+        options = RunOptions(geometry, ranks, requests, speculative_tokens, steps, parse_layers(layers), seed,
+                             schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None)
+        with progress() as report:
+            outcome = run(options, report)
+    if as_json_text:
+        print(json.dumps(as_json(outcome), indent=1))
+    else:
+        show(outcome, Console())
+    if not outcome.is_equal:
+        raise typer.Exit(DIFFERENT)

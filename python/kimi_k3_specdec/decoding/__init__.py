@@ -1,0 +1,1 @@
+"""Speculative decoding of a model whose served layers run on a device, every stage compared with the reference."""

@@ -1,0 +1,49 @@
+"""What a run left behind, as digests: equal digests mean equal bits."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from .checks.run import RunRecord
+from .exchanges import PAIR_REGIONS, ROW_REGIONS, parts
+from .slots import StatePages
+
+
+class Digests:
+    """Every exchanged payload by request, so that runs of other widths can be compared request by request."""
+
+    def __init__(self, requests: int, rows_per_request: int) -> None:
+        """Nothing seen yet."""
+        self._rows = rows_per_request
+        self._payloads = [hashlib.sha256() for _ in range(requests)]
+
+    def add(self, record: RunRecord) -> None:
+        """Takes in all images of a launch that passed its checks."""
+        for layer, exchanges in record.exchanges.items():
+            for region in (*ROW_REGIONS, *PAIR_REGIONS):
+                for owner in range(len(record.after)):
+                    image = exchanges.image(owner, region)
+                    if image is None:
+                        continue
+                    for part, tensor in zip(parts(region, exchanges.shard), image.tensors(), strict=True):
+                        count = self._rows * part.rows_per_row
+                        for request, digest in enumerate(self._payloads):
+                            rows = tensor.narrow(part.row_axis, request * count, count).contiguous()
+                            digest.update(f"{layer} {region} {part.name} {owner}".encode())
+                            digest.update(rows.view(-1).view(torch.uint8).numpy().tobytes())
+
+    @property
+    def payloads(self) -> list[str]:
+        """SHA-256 by request."""
+        return [digest.hexdigest() for digest in self._payloads]
+
+
+def states_digest(pages: dict[int, list[StatePages]]) -> str:
+    """SHA-256 of every state page of every layer and rank."""
+    digest = hashlib.sha256()
+    for layer in sorted(pages):
+        for page in pages[layer]:
+            digest.update(page.pages.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,99 @@
+"""What one run does, as a plain value that also prints the command that repeats it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .refusal import Refusal
+
+FAULT_KINDS = ("nibble", "scale", "conv-index", "k-step", "tag")
+DEVICES = ("emulator", "hip", "cuda")
+
+MAX_COUNT, MAX_SEED = 2**16, 2**32 - 1
+"""The largest count and seed that an option takes."""
+
+
+@dataclass(frozen=True)
+class FaultSpec:
+    """One fault on one rank; `seed` decides where and when it strikes."""
+
+    kind: str
+    rank: int
+    seed: int = 0
+
+    @staticmethod
+    def parse(text: str) -> FaultSpec:
+        """`KIND@RANK[:SEED]`."""
+        found = re.fullmatch(r"([a-z-]+)@(\d+)(?::(\d+))?", text)
+        if not found or found[1] not in FAULT_KINDS:
+            raise Refusal(f"`{text}` is no fault", f"write KIND@RANK or KIND@RANK:SEED, KIND one of "
+                                                   f"{', '.join(FAULT_KINDS)}")
+        return FaultSpec(found[1], int(found[2]), int(found[3] or 0))
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        return f"{self.kind}@{self.rank}:{self.seed}"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `kimi-k3-specdec run`; everything that its result depends on."""
+
+    geometry: str = "nano"
+    ranks: int = 2
+    requests: int = 2
+    speculative_tokens: int = 3
+    steps: int = 8
+    layers: tuple[int, int] | None = None
+    """First and last layer that the device runs; None: all that the kernels serve."""
+    seed: int = 0
+    schedule_seed: int = 0
+    device: str = "emulator"
+    checkpoint: Path | None = None
+    """An existing checkpoint; None: a seeded one is made and thrown away."""
+    fault: FaultSpec | None = None
+
+    @property
+    def rows_per_request(self) -> int:
+        """The last token and its drafts."""
+        return self.speculative_tokens + 1
+
+    @property
+    def rows(self) -> int:
+        """Token rows of a step."""
+        return self.requests * self.rows_per_request
+
+    def check_ranges(self) -> None:
+        """Raises Refusal for a number that no run can have, before anything narrower sees it."""
+        least = {"ranks": 1, "requests": 1, "speculative_tokens": 0, "steps": 1, "seed": 0, "schedule_seed": 0}
+        for name, low in least.items():
+            value, high = getattr(self, name), MAX_SEED if name.endswith("seed") else MAX_COUNT
+            if not low <= value <= high:
+                option = f"--{name.replace('_', '-')}"
+                raise Refusal(f"{option} {value}: it must be {low} to {high}", f"choose {option} in that range")
+
+    def command(self, *, steps: int | None = None, layers: tuple[int, int] | None = None) -> str:
+        """The shell command that repeats this run, or its first `steps` steps, or with only `layers` on the device."""
+        layers = layers or self.layers
+        words = [
+            "kimi-k3-specdec run", f"--geometry {self.geometry}", f"--ranks {self.ranks}",
+            f"--requests {self.requests}", f"--speculative-tokens {self.speculative_tokens}",
+            f"--steps {self.steps if steps is None else steps}", f"--seed {self.seed}",
+            f"--schedule-seed {self.schedule_seed}",
+        ]
+        words += [f"--layers {layers[0]}-{layers[1]}"] if layers else []
+        words += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
+        words += [f"--fault {self.fault}"] if self.fault else []
+        return " ".join(words)
+
+
+def parse_layers(text: str | None) -> tuple[int, int] | None:
+    """`A-B` or `A`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not found or int(found[2] or found[1]) < int(found[1]):
+        raise Refusal(f"`{text}` is no range of layers", "write FIRST-LAST, such as 1-4")
+    return int(found[1]), int(found[2] or found[1])

@@ -1,0 +1,65 @@
+"""What a run found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..reference.geometry import Geometry
+from .checks.verdicts import Difference, Verdicts
+from .options import RunOptions
+
+
+@dataclass
+class Failure:
+    """Why a run is not equal to the reference."""
+
+    kind: str
+    """`stage`, `machine` or `token`."""
+    message: str
+    step: int
+    run: tuple[int, int] | None = None
+    """The layers of the launch it happened in."""
+    difference: Difference | None = None
+    machine_error: str | None = None
+    """What the machine said, where it stopped."""
+    hint: str | None = None
+
+
+@dataclass
+class Outcome:
+    """Everything that the report shows."""
+
+    options: RunOptions
+    code_object: str
+    served: list[int]
+    num_layers: int
+    launches_per_step: int
+    verdicts: Verdicts
+    tokens: list[list[int]] = field(default_factory=list)
+    reference_tokens: list[list[int]] = field(default_factory=list)
+    acceptance: list[list[int]] = field(default_factory=list)
+    """By request: how many steps accepted 0, 1, ... drafts."""
+    near_ties: int = 0
+    steps: int = 0
+    """Steps that were compared to their end."""
+    failure: Failure | None = None
+    fault: str | None = None
+    """What was injected, in words."""
+    statistics: dict[str, Any] = field(default_factory=dict)
+    payload_digests: list[str] = field(default_factory=list)
+    states_digest: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether everything was what it had to be."""
+        return self.failure is None
+
+
+def new_outcome(options: RunOptions, geometry: Geometry, code_object: str, runs: list[tuple[int, int]],
+                verdicts: Verdicts) -> Outcome:
+    """An outcome of nothing yet."""
+    served = [layer for first, last in runs for layer in range(first, last + 1)]
+    return Outcome(options, code_object, served, geometry.num_layers, len(runs), verdicts,
+                   acceptance=[[0] * options.rows_per_request for _ in range(options.requests)])

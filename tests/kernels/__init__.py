@@ -1,0 +1,1 @@
+"""The kernels' stages and their protocol, on the packaged code objects."""

@@ -1,0 +1,1 @@
+"""Tests of the command `kimi-k3-specdec run`."""

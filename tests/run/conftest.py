@@ -1,0 +1,35 @@
+"""How the tests run the command: in this process, with its output captured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kimi_k3_specdec.cli import app
+
+Run = Callable[..., dict[str, Any]]
+
+MEASURED = ("timing", "seconds", "wave_instructions_per_second", "peak_memory_bytes")
+"""Fields of the JSON report that two equal runs may differ in."""
+
+
+def invoke(*words: object) -> Result:
+    """`kimi-k3-specdec WORDS`."""
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+def report(*words: object, exit_code: int = 0) -> dict[str, Any]:
+    """The JSON of `kimi-k3-specdec run WORDS`, which ends with `exit_code`."""
+    result = invoke("run", "--json", *words)
+    assert result.exit_code == exit_code, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="session")
+def default_report() -> dict[str, Any]:
+    """One default run, for all tests that only read its report."""
+    return report("--steps", 4)
