@@ -28,8 +28,8 @@ help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: setup ## decode a nano Kimi-K3 in the gfx950 emulator, two ranks, checked against the reference
-	@echo '==> kimi-k3-specdec run $(DEMO_ARGS)'
-	@$(BIN)/kimi-k3-specdec run $(DEMO_ARGS)
+	@echo '==> kimi-k3-specdec demo $(DEMO_ARGS)'
+	@$(BIN)/kimi-k3-specdec demo $(DEMO_ARGS)
 
 test: setup lint ## every check except the slow ones
 	@echo '==> cargo test'

@@ -10,7 +10,7 @@ import torch
 from .stream import Recorded, record
 from .world import Shape, World
 
-SHAPES = (Shape(1, 1, 2), Shape(1, 3, 3), Shape(2, 1, 16), Shape(2, 2, 4), Shape(2, 8, 2))
+SHAPES = (Shape(1, 1, 2), Shape(1, 3, 3), Shape(1, 2, 8), Shape(2, 1, 16), Shape(2, 2, 4), Shape(2, 8, 2))
 """1 and 2 ranks, 1 to 8 requests, 2 to 16 rows; 9 rows are no multiple of anything."""
 LAYERS = (1, 2, 3, 4, 5)
 RUNS = ((1, 2), (3, 4), (5, 5))

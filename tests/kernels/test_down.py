@@ -58,11 +58,13 @@ def check_shared(step, layer) -> None:
 
 
 def test_routed_partials(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_latent_out(recorded.step, layer)
 
 
 def test_shared_partials(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_shared(recorded.step, layer)
 

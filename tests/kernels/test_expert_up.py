@@ -59,6 +59,7 @@ def check_hidden(step, layer) -> None:
 
 
 def test_hidden_of_every_pick(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_hidden(recorded.step, layer)
 

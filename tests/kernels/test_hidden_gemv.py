@@ -12,6 +12,7 @@ from .world import Shape, World, assert_close, assert_same
 
 
 def test_projections(recorded):
+    """q, k, v, g, f_a and beta from the device's own x; padding rows of the weight give 0."""
     world = recorded.world
     for layer in world.states:
         for rank in range(world.shape.ranks):
@@ -23,6 +24,7 @@ def test_projections(recorded):
 
 
 def test_logits_and_latent(recorded):
+    """Every rank's share, as it arrived in every rank's buffer."""
     world = recorded.world
     for layer in world.layers:
         # The whole matrices: every rank computes its share from its own copy of the same x.
@@ -49,6 +51,7 @@ def situ_slack(gate, up, gate_slack, up_slack):
 
 
 def test_shared_hidden(recorded):
+    """SiTU of the rounded gate and up, from the device's own x."""
     world = recorded.world
     for layer in world.layers:
         for rank in range(world.shape.ranks):

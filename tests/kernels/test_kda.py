@@ -80,8 +80,9 @@ def check_core(world, step, layer, before) -> None:
         tolerance = to_bf16(out, expected.out_slack.flatten(1)) * factor.abs() + 4 * FEW * (out * factor).abs()
         assert_close(gated, out * factor, tolerance, f"core {where}")
         # The bf16 o that was squared is what is left without the two factors.
-        o = (gated.to(torch.float64) / factor).to(torch.bfloat16).to(torch.float64).unflatten(1, (shard.heads, -1, CHUNK))
-        assert_close(squares, (o * o).sum(-1), 2 * FEW * (o * o).sum(-1), f"squares {where}")
+        o = (gated.to(torch.float64) / factor).to(torch.bfloat16).to(torch.float64)
+        sums = (o * o).unflatten(1, (shard.heads, -1, CHUNK)).sum(-1)
+        assert_close(squares, sums, 2 * FEW * sums, f"squares {where}")
         check_states(world, layer, rank, expected)
 
 
@@ -113,11 +114,13 @@ def check_untouched(world, before, after, layer) -> None:
 
 
 def test_core_and_states(recorded):
+    """Random steps of all layers and shapes, with different accepted counts in one step."""
     for layer in recorded.states:
         check_core(recorded.world, recorded.step, layer, recorded.states[layer])
 
 
 def test_other_slots_keep_their_bytes(recorded):
+    """Pages, slot 0 and what lies between states are as they were."""
     for layer in recorded.states:
         check_untouched(recorded.world, recorded.before, recorded.after, layer)
 
@@ -162,6 +165,7 @@ def run_pair():
 
 
 def test_both_convolution_layouts_give_the_same_bits():
+    """Channels innermost (SD) or entries innermost (DS), pages larger than both states."""
     worlds = run_pair()
     assert worlds[0].states[1][0].state.conv.stride()[1:] != worlds[1].states[1][0].state.conv.stride()[1:]
     steps = [record(world) for world in worlds]
@@ -233,6 +237,20 @@ def test_single_null_slots(null):
     assert torch.equal(recorded.before["states of layer 1 0"][0], recorded.after["states of layer 1 0"][0])
 
 
+def test_a_null_convolution_slot_has_an_empty_window():
+    """Column 0 null, a later start real: slot 0's NaN is not read, the state goes on from the start slot."""
+    world = World(Shape(2, 2, 2))
+    start = int(world.slots(1)[0, 1])
+    world.set_slots(1, 0, [0, start])
+    world.accept([2, 1])
+    recorded = record(world)
+    for rank in range(2):
+        assert recorded.step.tensors(1, "core", rank)[0].isfinite().all()
+        assert recorded.step.tensors(1, "core", rank)[0][:2].any()
+        assert not torch.equal(world.states[1][rank].state.recurrent[start], recorded.states[1][rank][1][start])
+    check_untouched(world, recorded.before, recorded.after, 1)
+
+
 BAD = {"accepted 0": 0, "accepted -1": -1, "accepted q + 1": 5, "accepted huge": 2**31 - 1, "slot at the end": None,
        "last slot of a later row": None}
 
@@ -240,6 +258,7 @@ BAD = {"accepted 0": 0, "accepted -1": -1, "accepted q + 1": 5, "accepted huge":
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_metadata_out_of_range_is_a_failure_that_names_the_request(what, ranks):
+    """The step ends, the record has request and value, nothing of the request is stored."""
     world = World(Shape(ranks, 3, 4))
     bad = BAD[what]
     if bad is not None:
@@ -286,6 +305,7 @@ def test_gates_and_betas_at_their_ends():
 
 
 def test_huge_and_subnormal_states():
+    """States of 2**57 and 2**-123 go through the recurrence as any other."""
     world = World(Shape(1, 2, 2))
     slots = world.slots(1)
     recurrent = world.states[1][0].state.recurrent

@@ -28,6 +28,7 @@ def check_z(step, layer) -> None:
 
 
 def test_z_and_squares(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_z(recorded.step, layer)
 
@@ -67,6 +68,7 @@ def test_magnitudes(size):
 
 
 def test_zeros():
+    """Nothing from either rank: squares of 0."""
     step = latent_world(torch.zeros(2, LATENT)).run()
     check_z(step, FFN_LAYER)
     assert (step.tensors(FFN_LAYER, "latent_z")[1] == 0).all()

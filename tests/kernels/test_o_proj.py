@@ -35,12 +35,14 @@ def normalised(step, layer, rank):
 
 
 def test_partials_of_whole_layers(recorded):
+    """From the device's own core and squares."""
     for layer in recorded.world.states:
         for rank in range(recorded.world.shape.ranks):
             check_partials(recorded.step, layer, rank, *normalised(recorded.step, layer, rank))
 
 
 def test_partials_of_an_mla_half_come_from_memory(recorded):
+    """Its input is vLLM's attention output."""
     world = recorded.world
     for layer in (3, 5):
         for rank in range(world.shape.ranks):
@@ -48,6 +50,7 @@ def test_partials_of_an_mla_half_come_from_memory(recorded):
 
 
 def test_core_memory_is_not_read_by_a_whole_layer():
+    """NaN there must not show."""
     world = World(Shape(2, 1, 2))
     for core in world.core:
         core.fill_(torch.nan)
@@ -56,6 +59,7 @@ def test_core_memory_is_not_read_by_a_whole_layer():
 
 @pytest.mark.parametrize("scale", [2.0**40, 2.0**-60, 0.0], ids=["huge", "tiny", "zero"])
 def test_magnitudes_of_core(scale):
+    """Products of 2**40 and 2**-60, and of nothing."""
     world = World(Shape(2, 1, 3), (5,))
     for core in world.core:
         core[:3] *= scale
@@ -82,6 +86,7 @@ def check_conv_states(recorded, layer) -> None:
 
 
 def test_convolution_states(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.states:
         check_conv_states(recorded, layer)
 
@@ -89,6 +94,7 @@ def test_convolution_states(recorded):
 @pytest.mark.parametrize("token_innermost", [False, True])
 @pytest.mark.parametrize("accepted", [1, 2, 3, 4])
 def test_convolution_state_after_each_count(accepted, token_innermost):
+    """The two entries that are kept move with the accepted count, in both layouts."""
     world = World(Shape(1, 4, 4), token_innermost=token_innermost)
     world.accept([accepted, 5 - accepted, 1, 4])
     check_conv_states(record(world), 1)

@@ -29,6 +29,7 @@ def test_only_the_last_layer_of_a_run_leaves_its_output():
 
 @pytest.mark.parametrize("last", [True, False])
 def test_the_last_launch_of_a_step_ends_the_epoch(last):
+    """And no other."""
     world = World(Shape(2, 1, 2), (3,))
     world.launch((3, 3), last_of_step=last)
     world.engine.synchronize()
@@ -36,6 +37,7 @@ def test_the_last_launch_of_a_step_ends_the_epoch(last):
 
 
 def test_a_launch_without_delta_still_writes_it():
+    """`has_delta` is about the input only."""
     world = World(Shape(1, 1, 2))
     for delta in world.delta:
         delta.fill_(torch.nan)

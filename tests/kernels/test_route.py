@@ -50,6 +50,7 @@ def check_latent(step, layer) -> None:
 
 
 def test_picks_and_codes(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_picks(recorded.step, layer)
         check_latent(recorded.step, layer)
@@ -65,6 +66,7 @@ def routed(logits, bias=None, shape=None, **others):
 
 
 def test_equal_keys_go_to_the_lower_expert():
+    """All equal, some equal, equal in threes, and a few above equal ones."""
     logits = torch.full((4, EXPERTS), -1.0)
     logits[1, 5::3] = 2.0
     logits[2] = torch.arange(EXPERTS) // 3 * 0.25
@@ -111,6 +113,7 @@ def test_the_bias_selects_and_the_plain_score_weighs():
 
 @pytest.mark.parametrize("rows", [2, 8, 16])
 def test_everybody_picks_the_same_experts(rows):
+    """The smallest union."""
     logits = torch.full((rows, EXPERTS), -2.0)
     logits[:, [28, 3, 17, 16]] = torch.tensor([4.0, 3.0, 2.0, 1.0])
     step = routed(logits)
@@ -151,6 +154,7 @@ def test_nan_ranks_last_and_ids_stay_in_range(num_nan):
 
 
 def test_a_nan_row_picks_in_range_and_changes_nobodys_bits():
+    """All its keys are NaN; ids that follow from them must be harmless."""
     clean, poisoned = (World(Shape(2, 8, 2), (3,)) for _ in range(2))
     for prefix in poisoned.prefix:
         prefix[7] = torch.nan

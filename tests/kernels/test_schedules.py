@@ -16,6 +16,7 @@ def outcome(world: World, *runs):
 
 @pytest.mark.parametrize("shape", [Shape(1, 3, 3), Shape(2, 2, 4)], ids=str)
 def test_ten_schedules_give_the_same_bytes(shape):
+    """Waves and workgroups in ten random orders."""
     expected = outcome(World(shape, LAYERS), (1, 2), (3, 4), (5, 5))
     for seed in range(1, 10):
         found = outcome(World(shape, LAYERS, schedule_seed=seed), (1, 2), (3, 4), (5, 5))

@@ -53,21 +53,25 @@ def check_memory(recorded) -> None:
 
 
 def test_products_of_all_sources(recorded):
+    """Both seams of random steps of all layers and shapes."""
     for seam in recorded.seams:
         check_dots(seam, recorded)
 
 
 def test_prefix_and_blocks_in_memory(recorded):
+    """After all layers, on every rank."""
     check_memory(recorded)
 
 
 def test_an_mla_half_has_no_attention_seam(recorded):
+    """Nor anything else of an attention."""
     for layer in (3, 5):
         for region in ("attention_dots", "attention_x", "proj", "core"):
             assert not recorded.step.stored(layer, region)
 
 
 def test_without_a_delta_its_memory_is_not_read():
+    """NaN there must not show."""
     world = World(Shape(2, 2, 2))
     world.fill("delta", torch.full_like(world.delta[0][:4], torch.nan))
     recorded = record(world, has_delta=False)
@@ -78,6 +82,7 @@ def test_without_a_delta_its_memory_is_not_read():
 
 @pytest.mark.parametrize("has_delta", [True, False])
 def test_a_block_write_layer_stores_the_updated_prefix_and_restarts_it(has_delta):
+    """Layer 4 of nano, with block 1 unwritten before."""
     world = World(Shape(2, 2, 2), (4,))
     old, delta = world.prefix[0][:4].clone(), world.delta[0][:4].clone()
     assert world.blocks[0][:, 1].isnan().all(), "nobody wrote block 1 yet"
@@ -94,6 +99,7 @@ def test_a_block_write_layer_stores_the_updated_prefix_and_restarts_it(has_delta
 
 
 def test_three_and_four_blocks():
+    """Layers 12 and 13 of nano-deep."""
     world = World(Shape(1, 1, 3), (12, 13), geometry=NANO_DEEP)
     recorded = record(world, (12, 12), (13, 13))
     assert [seam.blocks.shape[1] for seam in recorded.seams] == [3, 4, 4]

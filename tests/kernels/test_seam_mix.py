@@ -47,11 +47,13 @@ def check_mix(seam, recorded) -> None:
 
 
 def test_weights_and_x(recorded):
+    """Both seams of random steps of all layers and shapes."""
     for seam in recorded.seams:
         check_mix(seam, recorded)
 
 
 def test_every_rank_mixes_the_same_bits(recorded):
+    """x is computed by each rank for itself."""
     for seam in recorded.seams:
         copies = [recorded.step.tensors(seam.layer, f"{seam.half}_x", rank)[0]
                   for rank in range(recorded.world.shape.ranks)]
@@ -59,6 +61,7 @@ def test_every_rank_mixes_the_same_bits(recorded):
 
 
 def test_three_and_four_blocks():
+    """Layers 12 and 13 of nano-deep."""
     recorded = record(World(Shape(1, 1, 3), (12, 13), geometry=NANO_DEEP), (12, 12), (13, 13))
     for seam in recorded.seams:
         check_mix(seam, recorded)
@@ -94,6 +97,7 @@ def test_one_source_takes_everything(sign):
 
 
 def test_equal_sources_have_equal_weights():
+    """Block and prefix alike: the same bits in both weights."""
     world = World(Shape(2, 2, 2))
     world.fill("delta", torch.zeros(4, 256))
     for prefix, blocks in zip(world.prefix, world.blocks, strict=True):

@@ -6,7 +6,7 @@ import torch
 from kimi_k3_specdec.reference.geometry import NANO
 
 from .bounds import FEW, dot, nearest, to_bf16
-from .dial import FFN_LAYER, both, columns, dialled, experts, setting
+from .dial import FFN_LAYER, columns, dialled, experts, setting
 from .world import Shape, World, assert_close
 
 EPS = 1e-5
@@ -34,6 +34,7 @@ def check_own_columns(step, layer) -> None:
 
 
 def test_own_columns(recorded):
+    """Random steps of all layers and shapes."""
     for layer in recorded.world.layers:
         check_own_columns(recorded.step, layer)
 
@@ -51,6 +52,7 @@ def test_without_a_latent_only_the_shared_part_is_left():
 
 
 def test_without_shared_experts_only_the_latent_is_left():
+    """Own columns carry the latent, the others 0."""
     step = dialled(Shape(2, 2, 2), setting(gate_up_proj=torch.zeros(512, 256))).run()
     check_own_columns(step, FFN_LAYER)
     for rank in range(2):

@@ -41,3 +41,17 @@ def test_more_drafts_change_no_earlier_row(q):
     world = World(Shape(2, 1, q), LAYERS, seed=1)
     world.adopt(0, before, 0)
     assert_same({name: bits[:2] for name, bits in world.run(*RUNS).everything().items()}, expected)
+
+
+EVERY_SHAPE = [(requests, q) for q in range(2, 17) for requests in range(1, 9) if requests * q <= 16]
+
+
+@pytest.mark.parametrize(("requests", "q"), EVERY_SHAPE, ids=lambda n: str(n))
+def test_every_shape_that_a_launch_serves(requests, q):
+    """2 to 16 rows of 1 to 8 requests: the first two rows of the last request are those of a request alone."""
+    before, alone = (World(Shape(2, 1, 2), (1,)) for _ in range(2))
+    world = World(Shape(2, requests, q), (1,))
+    world.accept([1 + i % q for i in range(requests)])
+    world.adopt(requests - 1, before, 0)
+    rows = slice((requests - 1) * q, (requests - 1) * q + 2)
+    assert_same({name: bits[rows] for name, bits in world.run().by_row(1).items()}, alone.run().by_row(1))

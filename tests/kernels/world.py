@@ -156,10 +156,10 @@ class World:
             addresses = {field: tensor.data_ptr() for field, tensor in tensors.items()}
             numbers = layer_numbers(self.geometry, layer, None)
             if layer in self.states:
-                own = self.states[layer][rank]
-                self._register(rank, own.pages, f"states of layer {layer}")
-                addresses |= {"conv_state": own.state.conv.data_ptr(), "recurrent_state": own.state.recurrent.data_ptr()}
-                numbers = layer_numbers(self.geometry, layer, own.state) | {"state_group": self.group(layer)}
+                pages, state = self.states[layer][rank].pages, self.states[layer][rank].state
+                self._register(rank, pages, f"states of layer {layer}")
+                addresses |= {"conv_state": state.conv.data_ptr(), "recurrent_state": state.recurrent.data_ptr()}
+                numbers = layer_numbers(self.geometry, layer, state) | {"state_group": self.group(layer)}
             self.engine.bind_layer(rank, layer, addresses, {name: float(n) for name, n in numbers.items()})
 
     def _register(self, rank: int, tensor: Tensor, name: str) -> None:
@@ -296,7 +296,6 @@ class Step:
             fields = ("mlp_weights", "picks", "pick_weights", "packed", "codes")
             for field in (*fields, *(("attention_weights",) if whole else ())):
                 out[f"{field} of rank {rank}, layer {layer}"] = as_bytes(getattr(witness, field))
-        # Lanes of a dots region without a source, and scale bytes without a group, mean nothing.
         return out
 
     def everything(self) -> dict[str, Tensor]:

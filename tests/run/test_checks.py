@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kimi_k3_specdec.decoding import session
+from kimi_k3_specdec.decoding import outcome
 from kimi_k3_specdec.decoding.checks.run import RunRecord, check_run
 from kimi_k3_specdec.decoding.checks.verdicts import StageDiffers, Verdicts
 from kimi_k3_specdec.decoding.exchanges import PAIR_REGIONS, ROW_REGIONS, Image, LayerExchanges, Part, parts
@@ -49,7 +49,7 @@ def recorded() -> tuple[RunRecord, list[RankWeights]]:
         check_run(record, weights, verdicts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "check_run", keep)
+        patch.setattr(outcome, "check_run", keep)
         assert run(RunOptions(steps=1), lambda *_: None).is_equal
     return found[0]
 

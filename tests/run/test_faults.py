@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kimi_k3_specdec import _native
 from kimi_k3_specdec.decoding.options import FAULT_KINDS
 
 from .conftest import report
@@ -57,3 +59,11 @@ def test_a_lost_tag_names_the_waiters() -> None:
     failure = caught("tag", 1)
     assert "deadlock" in failure["machine_error"] and failure["hint"]
     assert failure["found"] is None and "never stored" in failure["detail"]
+
+
+def test_an_error_of_the_machine_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was not stored: here a budget far too small."""
+    monkeypatch.setattr(_native, "Engine", partial(_native.Engine, budget=20_000))
+    failure = report("--steps", 1, exit_code=1)["failure"]
+    assert failure["kind"] == "machine" and failure["message"].startswith("instruction budget passed")
+    assert failure["layer"] == 1 and failure["hint"]

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 use crate::abi::{
-    launch_flags, FailureRecord, LaunchArgs, LayerDescriptor, Stage, StateGroup, BLOCK, HEALTH_HEADER_BYTES,
-    MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
+    launch_flags, FailureReason, FailureRecord, LaunchArgs, LayerDescriptor, Stage, StateGroup, BLOCK,
+    HEALTH_HEADER_BYTES, MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
 };
 use crate::device::{Device, Launch, MemoryKind};
 use crate::encode::Encode;
@@ -205,6 +205,11 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.peer)
     }
 
+    /// A rank's loaded code object.
+    pub fn module(&self, rank: Rank) -> Result<D::Module, EngineError<D::Error>> {
+        self.state(rank).map(|state| state.module)
+    }
+
     fn state(&self, rank: Rank) -> Result<&RankState<D::Module>, EngineError<D::Error>> {
         self.ranks.get(rank.0 as usize).ok_or(EngineError::UnknownRank(rank, self.shard.ranks))
     }
@@ -321,7 +326,8 @@ impl<D: Device> Engine<D> {
         if failures.is_empty() { Ok(()) } else { Err(EngineError::Failed(failures)) }
     }
 
-    /// Every recorded failure, earliest first.
+    /// Every recorded failure, the nearest to the cause first: a rank that gave up of itself before those that only
+    /// saw it, and an earlier stage before those that wait for it. (Waits behind it may have begun, and ended, sooner.)
     pub fn failures(&self) -> Result<Vec<Failure>, EngineError<D::Error>> {
         let mut failures = Vec::new();
         for (index, state) in self.ranks.iter().enumerate() {
@@ -336,7 +342,9 @@ impl<D: Device> Engine<D> {
                 Some(Failure { rank: Rank(index as u8), cta: Cta(cta as u16), record })
             }));
         }
-        failures.sort_by_key(|failure| failure.record.clock);
+        failures.sort_by_key(|Failure { record, .. }| {
+            (record.reason == FailureReason::Poison as u32, record.layer, record.stage, record.clock)
+        });
         Ok(failures)
     }
 
@@ -345,6 +353,22 @@ impl<D: Device> Engine<D> {
         let mut bytes = [0; 4];
         self.device.read(self.state(rank)?.epoch, &mut bytes)?;
         Ok(Epoch(u32::from_le_bytes(bytes)))
+    }
+
+    /// Continues at `epoch` on every rank of this process: all ranks of a group must agree on it.
+    pub fn resume_at(&mut self, epoch: Epoch) -> Result<(), EngineError<D::Error>> {
+        for state in &self.ranks {
+            self.device.write(state.epoch, &epoch.0.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Asks every wait of this process's ranks to give up at once: a step in flight fails, none can follow.
+    pub fn abort(&mut self) -> Result<(), EngineError<D::Error>> {
+        for state in &self.ranks {
+            self.device.write(state.abort, &1_u32.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// A layer's witness block on a rank, of the last launch that held the layer; `None` without a witness.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use specdec_core::abi::StateGroup;
 use specdec_core::binding;
 use specdec_core::engine::{Activations, Engine};
@@ -12,7 +12,7 @@ use specdec_core::geometry::Geometry;
 use specdec_core::ids::{DeviceAddress, Layer, Rank};
 use specdec_core::layout::Region;
 use specdec_core::plan::{runs, Run};
-use specdec_core::tag::Tag;
+use specdec_core::tag::{Epoch, Tag};
 use specdec_core::tasks::StepShape;
 use specdec_emu::exchange_tap;
 use specdec_emu::machine::{Emulator, Fault, Options, Stall};
@@ -161,11 +161,21 @@ impl PyEngine {
         self.lock().epoch(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine)
     }
 
+    /// Continues at `epoch` on every rank; all ranks must agree on it.
+    fn resume_at(&self, epoch: u32) -> PyResult<()> {
+        self.lock().resume_at(Epoch(epoch)).map_err(error::engine)
+    }
+
+    /// Asks every wait of every rank to give up at once.
+    fn abort(&self) -> PyResult<()> {
+        self.lock().abort().map_err(error::engine)
+    }
+
     /// What was stored into a region of `rank` for `layer` in step `epoch`: (bytes, a written byte per byte), or None.
     /// Pairs give their 4-byte payloads, densely.
     fn tap<'py>(&self, py: Python<'py>, rank: u8, region: &str, layer: u8, epoch: u32) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
         let region = self::region(region)?;
-        let tag = Tag::new(specdec_core::tag::Epoch(epoch), Layer(layer));
+        let tag = Tag::new(Epoch(epoch), Layer(layer));
         let image = self.lock().device.take_tap(Rank(rank), region as u32, tag.0);
         Ok(image.map(|image| (PyBytes::new(py, &image.bytes), PyBytes::new(py, &image.written))))
     }
@@ -225,13 +235,22 @@ impl PyEngine {
             out.set_item(name, value)?;
         }
         out.set_item("seconds", counted.wall_seconds)?;
-        let in_flight = PyDict::new(py);
-        for ((kernel, pc), loads) in &counted.loads_in_flight {
-            in_flight.set_item((kernel, pc), (loads.min_bytes, loads.max_bytes, loads.workgroups))?;
-        }
-        out.set_item("loads_in_flight", in_flight)?;
+        out.set_item("loads_in_flight", loads_in_flight(py, &engine)?)?;
         Ok(out)
     }
+}
+
+/// Per barrier: the inlined functions there, innermost first, and (least, most) bytes of weights that a workgroup had
+/// in flight at its best pass.
+fn loads_in_flight<'py>(py: Python<'py>, engine: &Engine<Emulator>) -> PyResult<Bound<'py, PyList>> {
+    let rows = PyList::empty(py);
+    for (&(_, pc), loads) in &engine.device.statistics().loads_in_flight {
+        let module = engine.module(Rank(0)).map_err(error::engine)?;
+        let lines = engine.device.functions_at(module, pc).map_err(|e| error::machine(&e))?;
+        let functions: Vec<String> = lines.into_iter().map(|line| line.function).collect();
+        rows.append((functions, loads.min_bytes, loads.max_bytes, loads.workgroups))?;
+    }
+    Ok(rows)
 }
 
 impl PyEngine {

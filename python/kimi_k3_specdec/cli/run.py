@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,10 +16,11 @@ from ..decoding.run import run
 from ..decoding.table import show
 from .messages import DIFFERENT, progress, refusals
 
-HELP = """Decode a seeded model by speculative-verify steps, the served layers in the shipped kernels on every rank.
-
-Every stage of every layer is compared with the reference on the device's own inputs, and the tokens with a
-pure-reference run. Exit status: 0 equal, 1 different, 2 cannot run."""
+HELP = (
+    "Decode a seeded model by speculative-verify steps, the served layers in the shipped kernels on every rank.\n\n"
+    "Every stage of every layer is compared with the reference on the device's own inputs, and the tokens with a "
+    "pure-reference run. Exit status: 0 equal, 1 different, 2 cannot run."
+)
 
 DEFAULTS = RunOptions()
 
@@ -31,14 +32,14 @@ def command(
     speculative_tokens: Annotated[
         int, typer.Option(help="Drafts of a request; rows = requests x (drafts + 1).")] = DEFAULTS.speculative_tokens,
     steps: Annotated[int, typer.Option(help="Verify steps.")] = DEFAULTS.steps,
-    layers: Annotated[Optional[str], typer.Option(help="FIRST-LAST: run only these on the device.")] = None,  # noqa: UP045
+    layers: Annotated[str | None, typer.Option(help="FIRST-LAST: run only these on the device.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights, prompts, drafts and state slots.")] = DEFAULTS.seed,
     schedule_seed: Annotated[int, typer.Option(help="Of the order in which waves run.")] = DEFAULTS.schedule_seed,
     device: Annotated[str, typer.Option(help=", ".join(DEVICES))] = DEFAULTS.device,
     checkpoint: Annotated[
-        Optional[Path], typer.Option(help="Use this checkpoint instead of a seeded one.")] = None,  # noqa: UP045
+        Path | None, typer.Option(help="Use this checkpoint instead of a seeded one.")] = None,
     fault: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help=f"Inject KIND@RANK[:SEED]; KIND: {', '.join(FAULT_KINDS)}.", hidden=True)] = None,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,

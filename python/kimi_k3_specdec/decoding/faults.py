@@ -34,7 +34,7 @@ Trace = dict[tuple[int, str], object]
 
 
 class Fault:
-    """One fault of a run. `words` says what it was, once it is known."""
+    """One fault of a run. `words` says what it is, once that is known."""
 
     def __init__(self, spec: FaultSpec, options: RunOptions, geometry: Geometry) -> None:
         """Draws what the seed decides before the run."""
@@ -85,6 +85,11 @@ class Fault:
         scales = tensors[name] = tensors[name].clone()
         scales.view(-1)[scale_offset(expert * weight.shape[0] + n, group, scales.shape[1])] += 1
         self.words = f"the scale of {part}[{expert}, {n}], group {group}, of layer {layer}, + 1"
+
+    def described(self, machine: Machine) -> str:
+        """What was injected, in words; empty if nothing has struck."""
+        waits = self._handle is not None and not machine.engine.fault_fired(self._handle)
+        return "" if waits else self.words
 
     def before_run(self, machine: Machine, step: int, run: tuple[int, int]) -> None:
         """Injects what strikes in this launch."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..reference.geometry import Geometry
-from .checks.verdicts import Difference, Verdicts
+from ..reference.weights import RankWeights
+from .checks.run import RunRecord, check_run
+from .checks.verdicts import Difference, StageDiffers, Verdicts
 from .options import RunOptions
 
 
@@ -24,6 +26,24 @@ class Failure:
     machine_error: str | None = None
     """What the machine said, where it stopped."""
     hint: str | None = None
+
+
+def check_launch(record: RunRecord, weights: list[RankWeights], verdicts: Verdicts,
+                 error: Exception | None) -> Failure | None:
+    """Checks a launch that may have ended with the machine's `error`.
+
+    Of a deadlock the first value that was never stored is the cause and the error names those who wait for it; any
+    other error is itself the cause of what was not stored.
+    """
+    run, said, hint = (record.first, record.last), None if error is None else str(error), getattr(error, "hint", None)
+    try:
+        check_run(record, weights, verdicts)
+    except StageDiffers as differs:
+        found = differs.difference
+        if said is None or found.found is not None or said.startswith("deadlock"):
+            return Failure("stage", str(found), found.step, run, found, said, hint)
+        return Failure("machine", said, found.step, run, found, said, hint)
+    return None if said is None else Failure("machine", said, verdicts.step, run, None, said, hint)
 
 
 @dataclass

@@ -15,12 +15,11 @@ from ..reference.state import ModelState, Stream, VerifyStep
 from ..reference.synthetic import synthetic_layer
 from ..reference.weights import RankWeights
 from .checks.layer import Residual
-from .checks.run import check_run
-from .checks.verdicts import StageDiffers, Verdicts
+from .checks.verdicts import Verdicts
 from .digest import Digests, states_digest
 from .machine import Machine
 from .options import RunOptions
-from .outcome import Failure, Outcome, new_outcome
+from .outcome import Outcome, check_launch, new_outcome
 from .refusal import Refusal
 from .session import Progress
 from .slots import SlotPlan
@@ -77,18 +76,11 @@ def _launch(outcome: Outcome, machine: Machine, weights: list[RankWeights], befo
     record, error = machine.launch(run, before, cores, last_of_step=True)
     progress("checks", 0, 1)
     started = time.perf_counter()
-    try:
-        check_run(record, weights, outcome.verdicts)
-    except StageDiffers as found:
-        outcome.failure = Failure("stage", str(found), 0, run, found.difference,
-                                  None if error is None else str(error), getattr(error, "hint", None))
-    else:
-        if error is not None:
-            outcome.failure = Failure("machine", str(error), 0, run, None, str(error), getattr(error, "hint", None))
-        else:
-            digests = Digests(options.requests, options.rows_per_request)
-            digests.add(record)
-            outcome.payload_digests, outcome.steps = digests.payloads, 1
+    outcome.failure = check_launch(record, weights, outcome.verdicts, error)
+    if outcome.failure is None:
+        digests = Digests(options.requests, options.rows_per_request)
+        digests.add(record)
+        outcome.payload_digests, outcome.steps = digests.payloads, 1
     outcome.seconds["checks"] = time.perf_counter() - started
     outcome.states_digest = states_digest(machine.pages)
     outcome.statistics = machine.statistics()

@@ -97,7 +97,7 @@ def _run_model(options: RunOptions, geometry: Geometry, name: str, code_object: 
     session = Session(options, Model(weights), machine, plan, requests, fault)
     outcome = new_outcome(options, geometry, name, machine.runs, session.verdicts)
     session.run(outcome, progress)
-    outcome.fault = None if fault is None else fault.words
+    outcome.fault = None if fault is None else fault.described(machine)
     return outcome
 
 

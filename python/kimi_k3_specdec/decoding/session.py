@@ -14,15 +14,14 @@ from ..reference.mla import LatentCache
 from ..reference.model import Model, greedy
 from ..reference.state import ModelState, Prefill, Stream, VerifyStep
 from .checks.layer import Residual
-from .checks.run import check_run
-from .checks.verdicts import StageDiffers, Verdicts
+from .checks.verdicts import Verdicts
 from .digest import Digests, states_digest
 from .drafter import Drafter
 from .faults import Fault
 from .machine import Machine
 from .options import RunOptions
 from .oracle import Truth
-from .outcome import Failure, Outcome
+from .outcome import Failure, Outcome, check_launch
 from .slots import SlotPlan, StatePages
 
 Progress = Callable[[str, int, int], None]
@@ -157,15 +156,9 @@ class Session:
         before = Residual(stream.prefix, stream.blocks, stream.delta)
         record, error = self.machine.launch(run, before, cores, last_of_step=last_of_step)
         started = time.perf_counter()
-        try:
-            check_run(record, self.model.weights, self.verdicts)
-        except StageDiffers as found:
-            hint = getattr(error, "hint", None)
-            raise Stopped(Failure("stage", str(found), step, run, found.difference,
-                                  None if error is None else str(error), hint)) from found
-        if error is not None:
-            raise Stopped(Failure("machine", str(error), step, run, None, str(error),
-                                  getattr(error, "hint", None))) from error
+        failure = check_launch(record, self.model.weights, self.verdicts, error)
+        if failure is not None:
+            raise Stopped(failure)
         self.digests.add(record)
         self.check_seconds += time.perf_counter() - started
         after = record.after[0]

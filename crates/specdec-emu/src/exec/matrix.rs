@@ -5,8 +5,8 @@
 //! test may assume of either.
 //!
 //! Operand maps, for an N x N result (N = 16 or 32, in `64 / N` lane groups `g`): lane `l` holds row (of A) or
-//! column (of B) `l % N` and the K values `g * P + j`, `j < P`, packed from the low bits of its registers up. Result register
-//! `i` holds row `4 * (64 / N) * (i / 4) + 4 * g + i % 4`, column `l % N`.
+//! column (of B) `l % N` and the K values `g * P + j`, `j < P`, packed from the low bits of its registers up.
+//! Result register `i` holds row `4 * (64 / N) * (i / 4) + 4 * g + i % 4`, column `l % N`.
 
 use crate::exec::small_float::Format;
 use crate::exec::{Flow, Handler};

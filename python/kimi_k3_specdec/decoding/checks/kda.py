@@ -134,7 +134,7 @@ def _check_core(check: LayerCheck, rank: int, step: StateStep) -> CoreBound:
     # Dividing the factors out again shows the bf16 o, whose squares the same task summed over 16 values in fp32.
     out = (gated.to(torch.float64).view_as(factor) / factor).to(torch.bfloat16).to(torch.float64)
     product = (out * factor).flatten(1)
-    check.verdicts.close("core", check.layer, rank, gated, product, 4 * F32 * product.abs(), detail="of a bf16 o")
+    check.verdicts.close("core_rounding", check.layer, rank, gated, product, 4 * F32 * product.abs())
     sums = (out * out).unflatten(-1, (g.head_dim // KDA_CHUNK, KDA_CHUNK)).sum(-1).flatten(1)
     check.verdicts.close("core_squares", check.layer, rank, squares.flatten(1), sums, 2 * F32 * sums)
     return bound
