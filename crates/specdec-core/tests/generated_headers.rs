@@ -1,4 +1,5 @@
-//! The committed C++ headers say what `abi.rs`, `geometry.rs` and `layout.rs` say.
+//! The committed C++ headers say what `abi.rs`, `geometry.rs` and `layout.rs` say, and `docs/exchanges.md` what
+//! `protocol.rs` says.
 //!
 //! `SPECDEC_WRITE_HEADERS=1 cargo test -p specdec-core --test generated_headers` rewrites them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its own repository has failed")]
@@ -10,11 +11,12 @@ use std::path::PathBuf;
 use specdec_core::abi::{self, LaunchArgs, LayerDescriptor, SeamWeights, StateGroup};
 use specdec_core::geometry::{Shard, K3, NANO};
 use specdec_core::layout::{Layout, WitnessLayout};
+use specdec_core::protocol::Protocol;
 
 const NOTE: &str = "// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.\n";
 
 fn compare(file: &str, expected: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../kernels/include/specdec").join(file);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     if std::env::var_os("SPECDEC_WRITE_HEADERS").is_some() {
         std::fs::write(&path, expected).unwrap();
     }
@@ -64,7 +66,7 @@ fn abi_header_is_current() {
             requests, rank, grid, flags;
     }
     out.push_str("}  // namespace specdec::abi\n");
-    compare("abi_generated.hpp", &out);
+    compare("kernels/include/specdec/abi_generated.hpp", &out);
 }
 
 fn camel(name: &str) -> String {
@@ -128,5 +130,17 @@ fn geometry_header_is_current() {
         out.push_str(&describe(&geometry.shard(ranks).unwrap()));
     }
     out.push_str("\n}  // namespace specdec::geometry\n");
-    compare("geometry_generated.hpp", &out);
+    compare("kernels/include/specdec/geometry_generated.hpp", &out);
+}
+
+#[test]
+fn exchange_table_is_current() {
+    let table = Protocol::shipped().markdown();
+    let page = format!(
+        "# Exchanges\n\nWho waits for what, reads and writes, by stage: `crates/specdec-core/src/protocol.rs`, from which \
+         `specdec-core::event_graph` proves every task table. Written by \
+         `crates/specdec-core/tests/generated_headers.rs`.\n\n{}\n",
+        table.trim_end()
+    );
+    compare("docs/exchanges.md", &page);
 }
