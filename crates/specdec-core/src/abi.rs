@@ -315,14 +315,24 @@ pub const HEALTH_HEADER_BYTES: u32 = 64;
 /// Bytes of a peer buffer before its pairs: alarm words.
 pub const PEER_HEAD_BYTES: u32 = 256;
 
-/// FNV-1a of this file: host and kernels that were built from different declarations refuse each other.
+/// FNV-1a of the files that host and kernels compile in: structs, offsets, dimensions, task tables. Host and kernels
+/// that were built from different ones refuse each other.
 pub const ABI_HASH: u64 = {
-    let source = include_bytes!("abi.rs");
+    let sources: [&[u8]; 4] = [
+        include_bytes!("abi.rs"),
+        include_bytes!("geometry.rs"),
+        include_bytes!("layout.rs"),
+        include_bytes!("tasks.rs"),
+    ];
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut i = 0;
-    while i < source.len() {
-        hash = (hash ^ source[i] as u64).wrapping_mul(0x0100_0000_01b3);
-        i += 1;
+    let mut file = 0;
+    while file < sources.len() {
+        let mut i = 0;
+        while i < sources[file].len() {
+            hash = (hash ^ sources[file][i] as u64).wrapping_mul(0x0100_0000_01b3);
+            i += 1;
+        }
+        file += 1;
     }
     hash
 };

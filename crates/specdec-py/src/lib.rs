@@ -2,6 +2,8 @@
 //!
 //! No decision is taken here: each function converts, calls a crate and maps the result back.
 
+#![allow(clippy::needless_pass_by_value, reason = "PyO3 hands over arguments that it has made")]
+
 mod engine;
 mod error;
 mod geometry;

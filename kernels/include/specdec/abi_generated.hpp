@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xdd39ab001e2e2fbe
+#define SPECDEC_ABI_HASH 0xae639a0631a76ddf
 
 namespace specdec {
 namespace abi {

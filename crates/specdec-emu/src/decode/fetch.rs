@@ -80,7 +80,7 @@ impl Fetch<'_> {
 
     /// A scalar register as a destination, base or source: tuples are aligned to their size, up to four.
     pub(super) fn sgpr(&self, code: u32, dwords: u8) -> Result<Operand, DecodeError> {
-        let aligned = code % u32::from(dwords).clamp(1, 4).next_power_of_two() == 0;
+        let aligned = code.is_multiple_of(u32::from(dwords).clamp(1, 4).next_power_of_two());
         let end = match code as usize {
             0..=101 => 102,
             102..=107 => code + 2 - code % 2,
@@ -95,7 +95,7 @@ impl Fetch<'_> {
 
     /// A VGPR, or an `AccVGPR`; tuples start at an even one.
     pub(super) fn vgpr(&self, index: u32, dwords: u8, acc: bool) -> Result<Operand, DecodeError> {
-        self.require(dwords != 0 && index + u32::from(dwords) <= 256 && (dwords == 1 || index % 2 == 0))?;
+        self.require(dwords != 0 && index + u32::from(dwords) <= 256 && (dwords == 1 || index.is_multiple_of(2)))?;
         let base = if acc { 512 } else { 256 };
         Ok(Operand { code: (base + index) as u16, dwords })
     }

@@ -1,0 +1,34 @@
+"""Weights in flight at the waits of the GEMV stages at Kimi-K3's shapes, counted on the shipped code object."""
+
+import pytest
+
+from kimi_k3_specdec import kernels
+from kimi_k3_specdec.decoding.options import RunOptions
+from kimi_k3_specdec.decoding.real_layer import run_layer
+from kimi_k3_specdec.reference.geometry import by_name
+
+STAGES = ("hidden_gemv", "o_proj", "down", "up")
+"""The stages that wait with weights under way; each waits in `fill_and_wait`, and nowhere else."""
+
+BYTES = 48_000
+ONE_TILE = {"o_proj": 16 * 1536 * 2 * 7 // 8, "down": 16 * 768 * 2 * 7 // 8}
+"""What a workgroup has in flight whose whole part of the stage is one tile: all of it, but the polling wave's slice."""
+
+
+@pytest.mark.slow
+def test_every_gemv_stage_waits_with_its_weights_under_way():
+    """At least 48 KB a workgroup, or everything that the workgroup owns of the stage but the polling wave's slice."""
+    options = RunOptions(geometry="k3", ranks=8, requests=1, speculative_tokens=1, layers=(13, 13))
+    name = "layers_k3_tp8"
+    outcome = run_layer(options, by_name("k3"), name, kernels.code_object(name), lambda *_: None)
+    assert outcome.is_equal and outcome.statistics["masked_mfma"] == 0
+    waits = {}
+    for functions, least, most, workgroups in outcome.statistics["loads_in_flight"]:
+        if any(function.startswith("fill_and_wait") for function in functions):
+            stage = next(s for s in STAGES if any(function.startswith(f"{s}<") for function in functions))
+            waits[stage] = (least, most)
+            print(f"{stage:12} {least:7} to {most:7} bytes in flight at the wait, {workgroups} workgroups")
+    assert sorted(waits) == sorted(STAGES)
+    for stage, (least, most) in waits.items():
+        assert most >= BYTES, (stage, most)
+        assert least >= min(BYTES, ONE_TILE.get(stage, BYTES)), (stage, least)
