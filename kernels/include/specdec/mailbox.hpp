@@ -29,7 +29,10 @@ struct Context {
   SPECDEC_DEVICE Arguments& args() const { return arch::kernel_arguments<LaunchArgs>(); }
   SPECDEC_DEVICE uint32_t tag() const { return epoch_tag + layer + 1; }
   SPECDEC_DEVICE uint32_t publish_tag() const { return failed ? abi::POISON_TAG : tag(); }
-  SPECDEC_DEVICE Span scratch(uint32_t offset, uint32_t bytes) const { return Span(args().scratch + offset, bytes); }
+  // Empty once the workgroup has given up: it has waited for nobody since, so what it overwrote, others might still read.
+  SPECDEC_DEVICE Span scratch(uint32_t offset, uint32_t bytes) const {
+    return Span(args().scratch + offset, failed != 0 ? 0 : bytes);
+  }
   SPECDEC_DEVICE uint64_t peer(uint32_t to, uint32_t offset) const { return args().peers[to] + peer_half + offset; }
 
   // Called where a stage begins. Nothing is in flight from here, whatever the compiler must assume of the loop before:
