@@ -11,6 +11,7 @@
 #include "stages/o_proj.hpp"
 #include "stages/output.hpp"
 #include "stages/route.hpp"
+#include "stages/scrub.hpp"
 #include "stages/seam_dots.hpp"
 #include "stages/seam_mix.hpp"
 #include "stages/up.hpp"
@@ -66,7 +67,10 @@ SPECDEC_DEVICE void run_layers() {
         up<G>(context, layer());
       }
     }
-    if (context.layer_in_run + 1 == context.args().num_layers) return output<G>(context);
+    if (context.layer_in_run + 1 == context.args().num_layers) {
+      scrub<G>(context);
+      return output<G>(context);
+    }
     ++context.layer_in_run;
   }
 }

@@ -209,7 +209,7 @@ pub struct Protocol {
     pub walk: Vec<StageProtocol>,
     /// Halves of the peer buffer that consecutive steps take turns in.
     pub halves: u32,
-    /// Whether a step's end clears rows beyond its width in its half (spec: DESIGN "Tags"; no shipped stage does yet).
+    /// Whether a step's last launch clears rows beyond its width in its half (`stages/scrub.hpp`).
     pub clears: bool,
 }
 
@@ -365,7 +365,7 @@ impl Protocol {
     /// What `kernels/layers.hip` does.
     pub fn shipped() -> Self {
         let walk = attention_half().into_iter().chain(mlp_half()).chain(expert_half()).collect();
-        Self { walk, halves: 2, clears: false }
+        Self { walk, halves: 2, clears: true }
     }
 }
 

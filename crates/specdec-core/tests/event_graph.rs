@@ -297,7 +297,7 @@ fn an_epoch_that_advances_early_is_found() {
 #[test]
 fn one_half_is_enough_until_a_step_clears() {
     let mut world = nano();
-    world.protocol.clears = true;
+    assert!(world.protocol.clears && world.protocol.halves == 2, "what ships clears, in halves");
     expect_pass(&world);
     world.protocol.halves = 1;
     expect_hazard(&world, "a pair of the next step is cleared", |h| {
