@@ -83,7 +83,7 @@ SPECDEC_DEVICE void expert_contribution(const Context& context, const ExpertDown
   using Ring = ExpertDownRing<G>;
   auto& shared = routing<G>;
   constexpr uint32_t kCodeBytes = G::kInter / 2, kScales = abi::MAX_ROWS * G::kTopK * kCodeBytes;
-  constexpr uint32_t kBytes = kScales + abi::MAX_ROWS * G::kTopK * kHiddenScaleBytes;
+  constexpr uint32_t kBytes = kScales + abi::MAX_ROWS * G::kTopK * abi::HIDDEN_SCALE_BYTES;
   const Span hidden_span = context.scratch(G::kExpertHiddenData, kBytes);
   const uint32_t token = context.lane % 16, block = context.lane / 16;
   const uint32_t slot = shared.slot[index][token];
@@ -93,7 +93,7 @@ SPECDEC_DEVICE void expert_contribution(const Context& context, const ExpertDown
 #pragma unroll
   for (uint32_t s = 0; s < Ring::kSteps; ++s)
     hidden[s] = hidden_span.load16<Scope::kDevice>(pick * kCodeBytes + block * 16 + s * 64);
-  const uint32_t scales = hidden_span.load4<Scope::kDevice>(kScales + pick * kHiddenScaleBytes + block * 4);
+  const uint32_t scales = hidden_span.load4<Scope::kDevice>(kScales + pick * abi::HIDDEN_SCALE_BYTES + block * 4);
   // A scale word holds an even and an odd tile's codes.
   const Float4 sum = arch::finish(
       expert_down_steps<G, 0>(ring, ring_slot, tile % 2 * 8, hidden, scales, Float4{0, 0, 0, 0}));

@@ -9,9 +9,6 @@
 
 namespace specdec {
 
-// Bytes of a row's scales in ExpertHidden: [block][step], a word per block.
-constexpr uint32_t kHiddenScaleBytes = 16;
-
 // The tile of one wave: 16 rows of the expert's gate or up rows, one half of K.
 template <class G>
 struct ExpertUpTile {
@@ -70,12 +67,12 @@ SPECDEC_DEVICE void store_expert_hidden(const Context& context, uint32_t index, 
   const uint32_t code = mx_code(amax);
   const uint32_t pick = row * G::kTopK + slot;
   constexpr uint32_t kCodeBytes = G::kInter / 2, kScales = abi::MAX_ROWS * G::kTopK * kCodeBytes;
-  const Span out = context.scratch(G::kExpertHiddenData, kScales + abi::MAX_ROWS * G::kTopK * kHiddenScaleBytes);
+  const Span out = context.scratch(G::kExpertHiddenData, kScales + abi::MAX_ROWS * G::kTopK * abi::HIDDEN_SCALE_BYTES);
   if (column % 2 == 0)
     out.store1<Scope::kDevice>(pick * kCodeBytes + group * 16 + column / 2,
                                uint8_t(arch::pack_fp4<0>(0, Float2{hidden, neighbour}, mx_scale(code))));
   if (column == 0)
-    out.store1<Scope::kDevice>(kScales + pick * kHiddenScaleBytes + group % 4 * 4 + group / 4, uint8_t(code));
+    out.store1<Scope::kDevice>(kScales + pick * abi::HIDDEN_SCALE_BYTES + group % 4 * 4 + group / 4, uint8_t(code));
 }
 
 template <class G>

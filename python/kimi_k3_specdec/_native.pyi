@@ -4,6 +4,15 @@ from typing import Any
 
 __version__: str
 
+MAX_ROWS: int
+MAX_TOP_K: int
+MAX_BLOCKS: int
+SLICE: int
+SEAM_VALUES: int
+KDA_CHUNK: int
+WITNESS_SOURCES: int
+HIDDEN_SCALE_BYTES: int
+
 class Refused(ValueError):
     """A request that cannot be served."""
 

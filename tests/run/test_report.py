@@ -31,6 +31,11 @@ def test_the_default_run_is_equal(default_report: dict[str, Any]) -> None:
         [o["name"] for o in kernels.manifest()["objects"]].index("layers_nano_tp2")]["sha256"]
 
 
+def test_no_matrix_instruction_runs_under_a_mask(default_report: dict[str, Any]) -> None:
+    """It would read the lanes outside the mask as well, whose operands the compiler may not have made there."""
+    assert default_report["masked_matrix_instructions"] == 0
+
+
 def test_acceptance_differs_between_requests_and_reaches_both_ends(default_report: dict[str, Any]) -> None:
     """All drafts and none are accepted somewhere; a step emits its accepted drafts and a bonus."""
     acceptance = default_report["acceptance"]

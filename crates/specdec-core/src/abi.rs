@@ -29,6 +29,8 @@ pub const SEAM_VALUES: u32 = 64;
 pub const WITNESS_SOURCES: u32 = 16;
 /// Value rows of a head that one KDA task owns.
 pub const KDA_CHUNK: u32 = 16;
+/// Bytes that the E8M0 codes of one pick take in `ExpertHidden`: a word per block of a matrix operand.
+pub const HIDDEN_SCALE_BYTES: u32 = 16;
 /// Values that share one MX scale.
 pub const MX_GROUP: u32 = 32;
 /// Layers that a tag can tell apart.

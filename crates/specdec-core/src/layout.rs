@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::abi::{
-    MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES, TILE, WITNESS_SOURCES,
+    HIDDEN_SCALE_BYTES, MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES, TILE, WITNESS_SOURCES,
 };
 use crate::geometry::Shard;
 use crate::tasks::SHARED_COLUMNS;
@@ -166,7 +166,7 @@ impl Layout {
                 Region::SharedHidden => (rows * u64::from(shard.shared()) * 2, shard.shared() / SHARED_COLUMNS),
                 Region::ExpertHidden => {
                     let picks = MAX_ROWS * geometry.top_k;
-                    (u64::from(picks) * u64::from(shard.inter() / 2 + TILE), picks * shard.groups())
+                    (u64::from(picks) * u64::from(shard.inter() / 2 + HIDDEN_SCALE_BYTES), picks * shard.groups())
                 }
                 Region::LatentZ => (
                     rows * (u64::from(geometry.latent) * 2 + u64::from(shard.latent_slices()) * 4),

@@ -79,3 +79,14 @@ fn the_listing_shows_what_the_metadata_says() {
     assert_eq!((reduce.vgpr_spills, reduce.sgpr_spills, reduce.max_block), (0, 0, 512));
     assert!(reduce.vgprs > 0 && reduce.sgprs > 0 && reduce.code_bytes > 0);
 }
+
+#[test]
+fn matrix_instructions_under_a_mask_are_counted() {
+    let mut emulator = Emulator::new(Options::default());
+    let module = emulator.load(&compile("arithmetic")).unwrap();
+    let ones = words(&mut emulator, "ones", &[0x3f80_3f80; 256]);
+    let out = buffer(&mut emulator, 0, 1024, "out");
+    launch(&mut emulator, 0, module, "half_product", (1, 64), Kernarg::new().pointer(ones).pointer(out)).unwrap();
+    emulator.synchronize().unwrap();
+    assert_eq!((emulator.statistics().mfma, emulator.statistics().masked_mfma), (1, 1));
+}

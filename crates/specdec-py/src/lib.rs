@@ -11,7 +11,7 @@ mod inspect;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use specdec_core::abi::ABI_HASH;
+use specdec_core::abi::{self, ABI_HASH};
 
 /// What this extension was built from and how: `version`, `abi_hash` as the kernels' header writes it, cargo's
 /// `profile`, and `debug_assertions`.
@@ -29,6 +29,19 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    // What Python needs of the constants that host and kernels share.
+    for (name, value) in [
+        ("MAX_ROWS", abi::MAX_ROWS),
+        ("MAX_TOP_K", abi::MAX_TOP_K),
+        ("MAX_BLOCKS", abi::MAX_BLOCKS),
+        ("SLICE", abi::SLICE),
+        ("SEAM_VALUES", abi::SEAM_VALUES),
+        ("KDA_CHUNK", abi::KDA_CHUNK),
+        ("WITNESS_SOURCES", abi::WITNESS_SOURCES),
+        ("HIDDEN_SCALE_BYTES", abi::HIDDEN_SCALE_BYTES),
+    ] {
+        module.add(name, value)?;
+    }
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;

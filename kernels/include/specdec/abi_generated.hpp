@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xae639a0631a76ddf
+#define SPECDEC_ABI_HASH 0xed51e96b55a871aa
 
 namespace specdec {
 namespace abi {
@@ -32,6 +32,8 @@ constexpr static const uint32_t SEAM_VALUES = 64;
 constexpr static const uint32_t WITNESS_SOURCES = 16;
 
 constexpr static const uint32_t KDA_CHUNK = 16;
+
+constexpr static const uint32_t HIDDEN_SCALE_BYTES = 16;
 
 constexpr static const uint32_t MX_GROUP = 32;
 

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._native import (
+    HIDDEN_SCALE_BYTES,
+    KDA_CHUNK,
+    MAX_BLOCKS,
+    MAX_ROWS,
+    MAX_TOP_K,
+    SEAM_VALUES,
+    SLICE,
+    WITNESS_SOURCES,
+)
 from ..reference.geometry import MX_GROUP, Shard
 
-MAX_ROWS = 16
-"""Rows that every region is laid out for, as `abi.rs` has it."""
-SLICE = 128
-SEAM_VALUES = 64
-KDA_CHUNK = 16
-MAX_TOP_K = 16
-SOURCES = 16
-"""Sources that a witness block has room for."""
-PREFIX_SOURCE = 8
-"""Index of the prefix among the sources, behind every block that may exist."""
-HIDDEN_SCALES = 16
-"""Bytes of a pick's E8M0 codes in `expert_hidden`."""
+PREFIX_SOURCE = MAX_BLOCKS
+"""Index of the prefix among a seam's sources, behind every block that may exist."""
 
 ROW_REGIONS = ("attention_dots", "attention_x", "proj", "core", "mlp_dots", "mlp_x", "shared_hidden", "expert_hidden",
                "latent_z")
@@ -69,7 +69,7 @@ def parts(region: str, shard: Shard) -> tuple[Part, ...]:
         "mlp_x": hidden,
         "shared_hidden": (Part("hidden", bf16, (MAX_ROWS, s.shared_intermediate)),),
         "expert_hidden": (Part("packed", u8, (picks, s.moe_intermediate // 2), 0, g.top_k),
-                          Part("codes", u8, (picks, HIDDEN_SCALES), 0, g.top_k)),
+                          Part("codes", u8, (picks, HIDDEN_SCALE_BYTES), 0, g.top_k)),
         "latent_z": (Part("z", bf16, (MAX_ROWS, g.latent)), Part("squares", f32, (MAX_ROWS, g.latent // SLICE))),
         "attention_out": partials,
         "logits": (Part("logits", f32, (MAX_ROWS, g.num_experts)),),
@@ -162,7 +162,7 @@ class Witness:
             at += count
             return flat[at - count : at].view(dtype).view(shape)
 
-        mix = take(torch.float32, 2, MAX_ROWS, SOURCES)[:, :rows]
+        mix = take(torch.float32, 2, MAX_ROWS, WITNESS_SOURCES)[:, :rows]
         picks = take(torch.int32, MAX_ROWS, MAX_TOP_K)[:rows, : g.top_k].to(torch.int64)
         weights = take(torch.float32, MAX_ROWS, MAX_TOP_K)[:rows, : g.top_k]
         packed = take(torch.uint8, MAX_ROWS, g.latent // 2)[:rows]

@@ -46,6 +46,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "stages": {name: _stage(verdict) for name, verdict in outcome.verdicts.stages.items()},
         "code_objects": [code_object(outcome.code_object)],
         "wave_instructions": instructions,
+        "masked_matrix_instructions": statistics.get("masked_mfma", 0),
         "payload_sha256": outcome.payload_digests,
         "states_sha256": outcome.states_digest,
         "fault": outcome.fault,
