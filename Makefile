@@ -40,8 +40,9 @@ test: setup lint ## every check except the slow ones
 slow: setup ## the checks that take minutes: real shapes, many seeds and schedules
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
 
-lint: setup ## clippy, ruff and the house rules
-	@echo '==> clippy, ruff, house rules'
+lint: setup ## rustfmt, clippy, ruff and the house rules
+	@echo '==> rustfmt, clippy, ruff, house rules'
+	@cargo fmt --check
 	@cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python tools/check_house.py

@@ -1,9 +1,6 @@
 //! Brings the gfx950 code objects up to date, so that `maturin develop` works without any other step.
 
-#![expect(
-    clippy::print_stderr,
-    reason = "cargo shows what a failed build script wrote there"
-)]
+#![expect(clippy::print_stderr, reason = "cargo shows what a failed build script wrote there")]
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -17,11 +14,7 @@ fn main() -> ExitCode {
     let root = Path::new(&crate_dir).join("../..");
     let script = root.join("kernels/build.py");
     println!("cargo:rerun-if-changed={}", root.join("kernels").display());
-    println!(
-        "cargo:rerun-if-changed={}",
-        root.join("python/kimi_k3_specdec/kernels/manifest.json")
-            .display()
-    );
+    println!("cargo:rerun-if-changed={}", root.join("python/kimi_k3_specdec/kernels/manifest.json").display());
     for variable in ["SPECDEC_CLANG", "ROCM_PATH"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }

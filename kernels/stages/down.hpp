@@ -9,9 +9,8 @@
 
 namespace specdec {
 
-// Own-column tiles that one workgroup keeps from shared_down for up.
-constexpr uint32_t kOwnTiles = 4;
-SPECDEC_SHARED uint32_t own_shared[kOwnTiles][abi::MAX_ROWS][abi::TILE / 2];
+// Own-column tiles that this workgroup keeps from shared_down for up.
+SPECDEC_SHARED uint32_t own_shared[abi::OWN_TILES][abi::MAX_ROWS][abi::TILE / 2];
 
 // Weighted contributions of every pick to 16 latent columns, bf16.
 template <class G>
@@ -167,7 +166,7 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
         const uint32_t experts = arch::uniform(routing<G>.num_union) * G::kGroups;
         if (expert_first < expert_tasks)
           wait_flags(context, Stage::ExpertDown, G::kExpertHiddenFlags, context.producers(experts));
-        wait_flags(context, Stage::SharedDown, G::kSharedHiddenFlags, context.producers(G::kShared / (abi::TILE / 2)));
+        wait_flags(context, Stage::SharedDown, G::kSharedHiddenFlags, context.producers(G::kShared / abi::SHARED_COLUMNS));
       });
   for (uint32_t tile = expert_first; tile < expert_tasks; tile += context.grid)
     expert_down_tile<G>(context, layer, ring, tile, tile + context.grid);

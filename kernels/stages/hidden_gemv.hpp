@@ -14,7 +14,7 @@ template <class G>
 struct MoeInTiles {
   static constexpr uint32_t kRouter = G::kRouterRows / abi::TILE;
   static constexpr uint32_t kLatent = G::kLatentRows / abi::TILE;
-  static constexpr uint32_t kShared = G::kShared / (abi::TILE / 2);
+  static constexpr uint32_t kShared = G::kShared / abi::SHARED_COLUMNS;
   static constexpr uint32_t kFirstShared = kRouter + kLatent;
 };
 
@@ -68,7 +68,7 @@ SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
       // A thread holds gate rows (row < 8) or up rows; its partner, 4 lanes on in the same token, the others.
       const Float2 rounded = widen(narrow(sums));
       const Float2 up = widen(arch::shuffle(narrow(rounded), context.lane ^ 4));
-      const uint32_t column = (task - Tiles::kFirstShared) * (abi::TILE / 2) + row;
+      const uint32_t column = (task - Tiles::kFirstShared) * abi::SHARED_COLUMNS + row;
       if (row < 8)
         shared.store4<Scope::kDevice>((token * G::kShared + column) * 2,
                                       narrow(Float2{situ_shared(rounded.x, up.x), situ_shared(rounded.y, up.y)}));

@@ -31,6 +31,10 @@ pub const WITNESS_SOURCES: u32 = 16;
 pub const KDA_CHUNK: u32 = 16;
 /// Bytes that the E8M0 codes of one pick take in `ExpertHidden`: a word per block of a matrix operand.
 pub const HIDDEN_SCALE_BYTES: u32 = 16;
+/// Rows of the gate, and of the up matrix, that one shared gate-and-up task owns: half a tile each.
+pub const SHARED_COLUMNS: u32 = TILE / 2;
+/// Own-column tiles of `SharedDown` that one workgroup can keep for `Up`.
+pub const OWN_TILES: u32 = 4;
 /// Values that share one MX scale.
 pub const MX_GROUP: u32 = 32;
 /// Layers that a tag can tell apart.

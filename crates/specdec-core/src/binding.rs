@@ -20,13 +20,29 @@ pub struct BindingError {
 
 const SEAM: [&str; 3] = ["norm", "logit", "output"];
 const EVERY_LAYER: [&str; 12] = [
-    "o_proj", "router", "router_bias", "latent_down", "shared_gate_up", "shared_down", "w13", "w13_scale", "w2",
-    "w2_scale", "latent_norm", "up",
+    "o_proj",
+    "router",
+    "router_bias",
+    "latent_down",
+    "shared_gate_up",
+    "shared_down",
+    "w13",
+    "w13_scale",
+    "w2",
+    "w2_scale",
+    "latent_norm",
+    "up",
 ];
 const KDA: [&str; 8] = ["in_proj", "f_b", "conv", "a_log", "dt_bias", "o_norm", "conv_state", "recurrent_state"];
 const KDA_NUMBERS: [&str; 8] = [
-    "conv_slot_stride", "conv_channel_stride", "conv_token_stride", "recurrent_slot_stride", "num_slots",
-    "state_group", "gate_lower_bound", "o_norm_eps",
+    "conv_slot_stride",
+    "conv_channel_stride",
+    "conv_token_stride",
+    "recurrent_slot_stride",
+    "num_slots",
+    "state_group",
+    "gate_lower_bound",
+    "o_norm_eps",
 ];
 
 /// Where a named address goes.
@@ -48,7 +64,7 @@ fn address<'a>(descriptor: &'a mut LayerDescriptor, name: &str) -> Option<&'a mu
         ($($field:ident)*) => { match name { $(stringify!($field) => Some(&mut descriptor.$field),)* _ => None } };
     }
     fields! { in_proj f_b conv a_log dt_bias o_norm o_proj router router_bias latent_down shared_gate_up shared_down
-        w13 w13_scale w2 w2_scale latent_norm up conv_state recurrent_state }
+    w13 w13_scale w2 w2_scale latent_norm up conv_state recurrent_state }
 }
 
 /// Stores a named number; false if there is none of that name.
@@ -86,7 +102,10 @@ pub fn descriptor(
     let mut problems = Vec::new();
     let kind = geometry.layer_kind(layer).filter(|_| u32::from(layer.0) < geometry.num_layers);
     let Some(kind) = kind else {
-        return Err(BindingError { layer, problems: vec![format!("the kernels do not serve it in `{}`", geometry.name)] });
+        return Err(BindingError {
+            layer,
+            problems: vec![format!("the kernels do not serve it in `{}`", geometry.name)],
+        });
     };
     let whole = kind == LayerKind::Whole;
     let seams: &[&str] = if whole { &["attention_seam", "mlp_seam"] } else { &["mlp_seam"] };
@@ -100,7 +119,8 @@ pub fn descriptor(
         needed.extend(KDA.map(String::from));
         needed_numbers.extend(KDA_NUMBERS.map(String::from));
     }
-    problems.extend(needed.iter().filter(|name| !addresses.contains_key(*name)).map(|name| format!("no address `{name}`")));
+    problems
+        .extend(needed.iter().filter(|name| !addresses.contains_key(*name)).map(|name| format!("no address `{name}`")));
     let missing = needed_numbers.iter().filter(|name| !numbers.contains_key(*name));
     problems.extend(missing.map(|name| format!("no number `{name}`")));
 
@@ -127,7 +147,11 @@ pub fn descriptor(
             problems.push(format!("unknown number `{name}`"));
         }
     }
-    if problems.is_empty() { Ok(descriptor) } else { Err(BindingError { layer, problems }) }
+    if problems.is_empty() {
+        Ok(descriptor)
+    } else {
+        Err(BindingError { layer, problems })
+    }
 }
 
 #[cfg(test)]
@@ -140,9 +164,14 @@ mod tests {
         let addresses = BTreeMap::from([("w13".to_owned(), 0), ("w14".to_owned(), 5)]);
         let numbers = BTreeMap::from([("latent_epsilon".to_owned(), 1.0)]);
         let problems = descriptor(&NANO, Layer(3), &addresses, &numbers).err().map(|e| e.problems).unwrap_or_default();
-        for expected in ["no address `o_proj`", "address `w13` is null", "unknown address `w14`", "no number `latent_eps`",
-            "unknown number `latent_epsilon`", "no address `mlp_seam.norm`"]
-        {
+        for expected in [
+            "no address `o_proj`",
+            "address `w13` is null",
+            "unknown address `w14`",
+            "no number `latent_eps`",
+            "unknown number `latent_epsilon`",
+            "no address `mlp_seam.norm`",
+        ] {
             assert!(problems.iter().any(|p| p == expected), "{expected}: {problems:?}");
         }
         assert!(!problems.iter().any(|p| p.contains("in_proj")), "an MLA half has no in_proj: {problems:?}");

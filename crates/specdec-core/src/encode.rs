@@ -102,7 +102,9 @@ mod tests {
     fn fields_are_encoded_where_the_compiler_puts_them() {
         let descriptor = LayerDescriptor { up: 0x1122, latent_eps: 1.0, num_slots: 77, ..LayerDescriptor::default() };
         let bytes = descriptor.to_bytes();
-        let at = |offset: usize| u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]]);
+        let at = |offset: usize| {
+            u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]])
+        };
         assert_eq!(at(std::mem::offset_of!(LayerDescriptor, up)), 0x1122);
         assert_eq!(at(std::mem::offset_of!(LayerDescriptor, latent_eps)), 1.0_f32.to_bits());
         assert_eq!(at(std::mem::offset_of!(LayerDescriptor, num_slots)), 77);
@@ -114,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_record_survives_the_round_trip_and_zero_is_none() {
-        let record = FailureRecord { reason: 1, stage: 2, layer: 3, offset: 4, wanted: 5, seen: 6, source: 7, clock: 8 };
+        let record =
+            FailureRecord { reason: 1, stage: 2, layer: 3, offset: 4, wanted: 5, seen: 6, source: 7, clock: 8 };
         assert_eq!(FailureRecord::from_bytes(&record.to_bytes()), Some(record));
         assert_eq!(FailureRecord::from_bytes(&[0; 32]), None);
         assert_eq!(FailureRecord::from_bytes(&[1; 31]), None);

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 use crate::abi::{
-    launch_flags, FailureReason, FailureRecord, LaunchArgs, LayerDescriptor, Stage, StateGroup, BLOCK,
-    HEALTH_HEADER_BYTES, MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
+    launch_flags, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
 };
 use crate::device::{Device, Launch, MemoryKind};
 use crate::encode::Encode;
 use crate::geometry::Shard;
-use crate::ids::{Cta, DeviceAddress, Layer, Rank};
+use crate::health::{self, Failure};
+use crate::ids::{DeviceAddress, Layer, Rank};
 use crate::layout::{Layout, WitnessLayout};
 use crate::plan::Run;
 use crate::tag::Epoch;
@@ -26,17 +26,6 @@ const SYMBOL: &str = "layers";
 const MAX_GROUPS: u64 = 64;
 /// Ticks of the kernels' clock in a second.
 pub const TICKS_PER_SECOND: f64 = 1e8;
-
-/// One workgroup's failure, with where it happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Rank that recorded it.
-    pub rank: Rank,
-    /// Workgroup.
-    pub cta: Cta,
-    /// What it recorded.
-    pub record: FailureRecord,
-}
 
 /// Why a launch or step could not be made, or failed.
 #[derive(Debug, Error)]
@@ -116,11 +105,6 @@ pub struct Engine<D: Device> {
     stopped: bool,
 }
 
-/// Bytes of a rank's health buffer: the header, then a record per workgroup.
-fn health_bytes(grid: u32) -> u64 {
-    u64::from(HEALTH_HEADER_BYTES) + u64::from(grid) * FailureRecord::default().to_bytes().len() as u64
-}
-
 impl<D: Device> Engine<D> {
     /// Loads the code objects (one for all ranks, or one each), takes all memory and maps every rank's peer buffer.
     /// `timeout_seconds` is how long a kernel waits for another before it gives up.
@@ -153,7 +137,7 @@ impl<D: Device> Engine<D> {
                 peers: [0; MAX_RANKS as usize],
                 alarm: DeviceAddress::NULL,
                 epoch: take(MemoryKind::Device, 64, "epoch")?,
-                health: take(MemoryKind::Device, health_bytes(shard.geometry.grid), "health")?,
+                health: take(MemoryKind::Device, health::bytes(shard.geometry.grid), "health")?,
                 abort: take(MemoryKind::HostPinned, 64, "abort word")?,
                 witness: if with_witness {
                     Some(take(MemoryKind::Device, witness.bytes * num_layers, "witness")?)
@@ -162,7 +146,11 @@ impl<D: Device> Engine<D> {
                 },
                 descriptors: take(MemoryKind::Device, descriptor_bytes * num_layers, "layer descriptors")?,
                 bound: vec![false; num_layers as usize],
-                groups: take(MemoryKind::Device, StateGroup::default().to_bytes().len() as u64 * MAX_GROUPS, "state groups")?,
+                groups: take(
+                    MemoryKind::Device,
+                    StateGroup::default().to_bytes().len() as u64 * MAX_GROUPS,
+                    "state groups",
+                )?,
                 tables: HashMap::new(),
             });
         }
@@ -323,28 +311,22 @@ impl<D: Device> Engine<D> {
         ran?;
         let failures = self.failures()?;
         self.stopped |= !failures.is_empty();
-        if failures.is_empty() { Ok(()) } else { Err(EngineError::Failed(failures)) }
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(EngineError::Failed(failures))
+        }
     }
 
-    /// Every recorded failure, the nearest to the cause first: a rank that gave up of itself before those that only
-    /// saw it, and an earlier stage before those that wait for it. (Waits behind it may have begun, and ended, sooner.)
+    /// Every recorded failure, the nearest to the cause first.
     pub fn failures(&self) -> Result<Vec<Failure>, EngineError<D::Error>> {
         let mut failures = Vec::new();
         for (index, state) in self.ranks.iter().enumerate() {
-            let mut bytes = vec![0; health_bytes(self.shard.geometry.grid) as usize];
+            let mut bytes = vec![0; health::bytes(self.shard.geometry.grid) as usize];
             self.device.read(state.health, &mut bytes)?;
-            if bytes[..4] == [0; 4] {
-                continue;
-            }
-            let records = bytes[HEALTH_HEADER_BYTES as usize..].chunks(FailureRecord::default().to_bytes().len());
-            failures.extend(records.enumerate().filter_map(|(cta, record)| {
-                let record = FailureRecord::from_bytes(record)?;
-                Some(Failure { rank: Rank(index as u8), cta: Cta(cta as u16), record })
-            }));
+            failures.extend(health::failures(Rank(index as u8), &bytes));
         }
-        failures.sort_by_key(|Failure { record, .. }| {
-            (record.reason == FailureReason::Poison as u32, record.layer, record.stage, record.clock)
-        });
+        failures.sort_by_key(Failure::distance_from_cause);
         Ok(failures)
     }
 
@@ -379,15 +361,3 @@ impl<D: Device> Engine<D> {
         Ok(Some(bytes))
     }
 }
-
-/// A stage's name in reports.
-pub fn stage_name(stage: u32) -> &'static str {
-    const NAMES: [&str; NUM_STAGES as usize] = [
-        "attention_dots", "attention_mix", "in_proj", "kda", "o_proj", "mlp_dots", "mlp_mix", "moe_in", "route",
-        "expert_up", "expert_down", "shared_down", "latent_norm", "up", "output",
-    ];
-    NAMES.get(stage as usize).copied().unwrap_or("unknown stage")
-}
-
-// The names above follow the enum.
-const _: () = assert!(Stage::Output as u32 == NUM_STAGES - 1);

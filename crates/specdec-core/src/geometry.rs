@@ -56,9 +56,7 @@ pub struct Geometry {
     pub grid: u32,
 }
 
-const K3_MLA: &[u32] = &[
-    3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63, 67, 71, 75, 79, 83, 87, 91, 92,
-];
+const K3_MLA: &[u32] = &[3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63, 67, 71, 75, 79, 83, 87, 91, 92];
 
 /// Kimi-K3.
 pub const K3: Geometry = Geometry {
@@ -130,7 +128,9 @@ impl GeometryError {
     pub fn hint(&self) -> String {
         match self {
             Self::Unknown { known, .. } => format!("choose one of {known}"),
-            Self::Ranks { .. } => "choose a rank count that divides the heads, experts and widths (k3: 8, nano: 1 or 2)".into(),
+            Self::Ranks { .. } => {
+                "choose a rank count that divides the heads, experts and widths (k3: 8, nano: 1 or 2)".into()
+            }
         }
     }
 }
@@ -146,7 +146,11 @@ impl Geometry {
 
     /// Attention of a layer.
     pub fn attention(&self, layer: Layer) -> Attention {
-        if self.mla_layers.contains(&u32::from(layer.0)) { Attention::Mla } else { Attention::Kda }
+        if self.mla_layers.contains(&u32::from(layer.0)) {
+            Attention::Mla
+        } else {
+            Attention::Kda
+        }
     }
 
     /// Whether the layer writes an AttnRes block.
@@ -196,7 +200,11 @@ impl Geometry {
             reasons.push(format!("{ranks} ranks (1 to {MAX_RANKS})"));
         }
         if self.top_k > MAX_TOP_K || self.num_blocks() > MAX_BLOCKS {
-            reasons.push(format!("top-k {} or {} blocks exceed {MAX_TOP_K} and {MAX_BLOCKS}", self.top_k, self.num_blocks()));
+            reasons.push(format!(
+                "top-k {} or {} blocks exceed {MAX_TOP_K} and {MAX_BLOCKS}",
+                self.top_k,
+                self.num_blocks()
+            ));
         }
         if !reasons.is_empty() {
             return Err(GeometryError::Ranks { name: self.name, ranks, reasons });

@@ -7,10 +7,10 @@
 use serde::Serialize;
 
 use crate::abi::{
-    HIDDEN_SCALE_BYTES, MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES, TILE, WITNESS_SOURCES,
+    HIDDEN_SCALE_BYTES, MAX_RANKS, MAX_REQUESTS, MAX_ROWS, MAX_TOP_K, MX_GROUP, PEER_HEAD_BYTES, SEAM_VALUES,
+    SHARED_COLUMNS, TILE, WITNESS_SOURCES,
 };
 use crate::geometry::Shard;
-use crate::tasks::SHARED_COLUMNS;
 
 /// Regions start at multiples of this many bytes.
 const ALIGN: u64 = 256;

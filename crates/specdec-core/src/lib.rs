@@ -9,6 +9,7 @@ pub mod encode;
 pub mod engine;
 pub mod event_graph;
 pub mod geometry;
+pub mod health;
 pub mod ids;
 pub mod layout;
 pub mod plan;

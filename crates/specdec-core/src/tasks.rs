@@ -5,13 +5,8 @@
 
 use thiserror::Error;
 
-use crate::abi::{Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, NUM_STAGES, TILE, WAVES};
+use crate::abi::{Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, NUM_STAGES, OWN_TILES, SHARED_COLUMNS, TILE, WAVES};
 use crate::geometry::Shard;
-
-/// Rows of the gate, and of the up matrix, that one shared gate-and-up task owns: half a tile each.
-pub const SHARED_COLUMNS: u32 = TILE / 2;
-/// Own-column tiles of `SharedDown` that one workgroup can keep for `Up`.
-pub const OWN_TILES: u32 = 4;
 
 /// A step's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +49,9 @@ impl StepShapeError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoDrafts(_) => "use at least 1 speculative token",
-            Self::Requests(_) | Self::Rows { .. } => "lower the requests or the speculative tokens: requests x (k + 1) <= 16",
+            Self::Requests(_) | Self::Rows { .. } => {
+                "lower the requests or the speculative tokens: requests x (k + 1) <= 16"
+            }
             Self::Grid { .. } => "use the grid that the geometry was planned for",
         }
     }

@@ -88,10 +88,9 @@ fn k3_passes_on_other_ranks() {
 fn steps_of_changing_width_pass() {
     for (shard, grid) in [(NANO.shard(2).unwrap(), NANO.grid), (K3.shard(8).unwrap(), K3.grid)] {
         let table = |requests, k| TaskTable::new(&shard, StepShape::new(requests, k).unwrap(), grid).unwrap();
-        for tables in [
-            vec![table(1, 1), table(1, 15), table(1, 1)],
-            vec![table(8, 1), table(1, 2), table(2, 7), table(1, 15)],
-        ] {
+        for tables in
+            [vec![table(1, 1), table(1, 15), table(1, 1)], vec![table(8, 1), table(1, 2), table(2, 7), table(1, 15)]]
+        {
             let world = World::new(&shard, grid, StepShape::new(1, 1).unwrap(), &[FFN, WHOLE]).unwrap();
             expect_pass(&World { tables, ..world });
         }
@@ -171,9 +170,11 @@ fn a_task_of_the_next_layer_orders_the_routing_too() {
 fn a_lost_tile_is_found() {
     let mut world = nano();
     world.tables.iter_mut().for_each(|table| table.stages[Stage::SharedDown as usize].tasks -= 1);
-    expect_hazard(&world, "columns that nobody pushes", |h| {
-        matches!(h, Hazard::NeverWritten { exchange, .. } if *exchange == region(Region::Output))
-    });
+    expect_hazard(
+        &world,
+        "columns that nobody pushes",
+        |h| matches!(h, Hazard::NeverWritten { exchange, .. } if *exchange == region(Region::Output)),
+    );
 }
 
 #[test]
@@ -222,9 +223,11 @@ fn a_convolution_state_behind_the_last_push_is_found() {
 fn a_convolution_state_before_its_siblings_have_read_is_found() {
     let mut world = nano();
     row(&mut world.protocol, Stage::OProj).waits.clear();
-    expect_hazard(&world, "the old state is overwritten", |h| {
-        matches!(h, Hazard::Overwritten { exchange, .. } if *exchange == Exchange::Memory(Memory::ConvState))
-    });
+    expect_hazard(
+        &world,
+        "the old state is overwritten",
+        |h| matches!(h, Hazard::Overwritten { exchange, .. } if *exchange == Exchange::Memory(Memory::ConvState)),
+    );
 }
 
 #[test]
@@ -258,9 +261,11 @@ fn one_region_for_both_seams_is_found() {
             row.waits.iter_mut().filter(|wait| wait.region == mlp).for_each(|wait| wait.region = attention);
             row.reads.iter_mut().chain(&mut row.writes).for_each(rename);
         }
-        expect_hazard(&world, "two writes under one tag", |h| {
-            matches!(h, Hazard::TagReused { exchange, .. } if *exchange == region(attention))
-        });
+        expect_hazard(
+            &world,
+            "two writes under one tag",
+            |h| matches!(h, Hazard::TagReused { exchange, .. } if *exchange == region(attention)),
+        );
     }
 }
 

@@ -13,7 +13,8 @@ use specdec_core::geometry::{Shard, K3, NANO};
 use specdec_core::layout::{Layout, WitnessLayout};
 use specdec_core::protocol::Protocol;
 
-const NOTE: &str = "// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.\n";
+const NOTE: &str =
+    "// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.\n";
 
 fn compare(file: &str, expected: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
@@ -34,9 +35,18 @@ fn abi_header_is_current() {
         ..cbindgen::Config::default()
     };
     config.constant.allow_constexpr = true;
-    config.export.include = ["LayerKind", "Stage", "FailureReason", "FailureRecord", "LaunchArgs", "LayerDescriptor", "StateGroup", "StageTasks"]
-        .map(String::from)
-        .to_vec();
+    config.export.include = [
+        "LayerKind",
+        "Stage",
+        "FailureReason",
+        "FailureRecord",
+        "LaunchArgs",
+        "LayerDescriptor",
+        "StateGroup",
+        "StageTasks",
+    ]
+    .map(String::from)
+    .to_vec();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/abi.rs");
     let bindings = cbindgen::Builder::new().with_config(config).with_src(source).generate().unwrap();
     let mut text = Vec::new();

@@ -20,7 +20,13 @@ pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorEr
             match place.flags {
                 Some(flags) => {
                     let flags = scratch + flags..scratch + flags + 4 * u64::from(place.num_flags);
-                    engine.device.watch(TapRegion { rank, id, name, data: span(scratch), form: TapForm::Rows { flags } });
+                    engine.device.watch(TapRegion {
+                        rank,
+                        id,
+                        name,
+                        data: span(scratch),
+                        form: TapForm::Rows { flags },
+                    });
                 }
                 None => {
                     for half in [peer, peer + layout.peer_half_bytes] {

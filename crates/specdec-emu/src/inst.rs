@@ -9,7 +9,23 @@ use crate::op::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the encodings' own names")]
 pub enum Format {
-    Sop1, Sop2, Sopk, Sopc, Sopp, Smem, Vop1, Vop2, Vopc, Vop3, Vop3p, Mai, Ds, Flat, Global, Scratch, Mubuf,
+    Sop1,
+    Sop2,
+    Sopk,
+    Sopc,
+    Sopp,
+    Smem,
+    Vop1,
+    Vop2,
+    Vopc,
+    Vop3,
+    Vop3p,
+    Mai,
+    Ds,
+    Flat,
+    Global,
+    Scratch,
+    Mubuf,
 }
 
 /// A sub-dword or cross-lane form of a VOP1/VOP2/VOPC instruction.
@@ -76,12 +92,20 @@ impl Operand {
 
     /// The first VGPR (0..=255) or `AccVGPR` (256..=511, i.e. the unified file's upper half) of a vector operand.
     pub const fn vector(self) -> Option<usize> {
-        if self.code >= 256 && self.code < 768 { Some(self.code as usize - 256) } else { None }
+        if self.code >= 256 && self.code < 768 {
+            Some(self.code as usize - 256)
+        } else {
+            None
+        }
     }
 
     /// The first scalar register number (0..=127, VCC, M0 and EXEC included) of a scalar register operand.
     pub const fn scalar(self) -> Option<usize> {
-        if self.code < 128 { Some(self.code as usize) } else { None }
+        if self.code < 128 {
+            Some(self.code as usize)
+        } else {
+            None
+        }
     }
 }
 

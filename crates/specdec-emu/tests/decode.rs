@@ -243,8 +243,7 @@ fn accepted_encodings_of_every_opcode_print_as_llvm_prints_them() {
     std::fs::write(&path, lines.concat()).expect("the scratch folder is writable");
     compare(&assemble(&path, "sweep.o"));
     // These two need four dwords, of which the modifiers' test has some, and the prefix is never alone.
-    let elsewhere =
-        [Op::VMfmaLdScaleB32, Op::VMfmaScaleF3216x16x128F8f6f4, Op::VMfmaScaleF3232x32x64F8f6f4];
+    let elsewhere = [Op::VMfmaLdScaleB32, Op::VMfmaScaleF3216x16x128F8f6f4, Op::VMfmaScaleF3232x32x64F8f6f4];
     let missing: Vec<_> = Op::ALL.iter().filter(|op| !seen.contains(op) && !elsewhere.contains(op)).collect();
     assert!(missing.is_empty(), "no encoding decodes to {missing:?}");
 }

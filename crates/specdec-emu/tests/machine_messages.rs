@@ -46,7 +46,11 @@ fn load_errors() -> Vec<EmulatorError> {
         EmulatorError::OutOfMemory { bytes: 1 << 60, name: "weights".into() },
         EmulatorError::Overlap { name: "view".into(), address: 0x1080, bytes: 256, other: "tensor".into() },
         EmulatorError::NotAnAllocation { address: 0x1000 },
-        EmulatorError::HostAccess { address: 0x1000, bytes: 4, near: ", 0x20 bytes before `x` of rank 0 (Device)".into() },
+        EmulatorError::HostAccess {
+            address: 0x1000,
+            bytes: 4,
+            near: ", 0x20 bytes before `x` of rank 0 (Device)".into(),
+        },
     ]
 }
 

@@ -83,7 +83,7 @@ fn the_listing_shows_what_the_metadata_says() {
 #[test]
 fn matrix_instructions_under_a_mask_are_counted() {
     let mut emulator = Emulator::new(Options::default());
-    let module = emulator.load(&compile("arithmetic")).unwrap();
+    let module = emulator.load(&compile("matrix")).unwrap();
     let ones = words(&mut emulator, "ones", &[0x3f80_3f80; 256]);
     let out = buffer(&mut emulator, 0, 1024, "out");
     launch(&mut emulator, 0, module, "half_product", (1, 64), Kernarg::new().pointer(ones).pointer(out)).unwrap();

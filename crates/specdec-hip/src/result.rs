@@ -28,7 +28,11 @@ fn query(function: &'static str, call: IntQuery) -> Result<u32, HipError> {
     let mut value: c_int = 0;
     // SAFETY: `call` writes one int through the pointer, which is valid for it.
     let status = unsafe { call(&raw mut value) };
-    if status == 0 { Ok(value.unsigned_abs()) } else { Err(HipError::Call { function, status: Status(status) }) }
+    if status == 0 {
+        Ok(value.unsigned_abs())
+    } else {
+        Err(HipError::Call { function, status: Status(status) })
+    }
 }
 
 pub fn device_count(functions: &Functions) -> Result<u32, HipError> {

@@ -43,9 +43,10 @@ fn stall_policy(name: &str) -> PyResult<Stall> {
 }
 
 fn region(name: &str) -> PyResult<Region> {
-    Region::ALL.into_iter().find(|region| region.name() == name).ok_or_else(|| {
-        error::unknown("region", name, &Region::ALL.map(Region::name).join(", "))
-    })
+    Region::ALL
+        .into_iter()
+        .find(|region| region.name() == name)
+        .ok_or_else(|| error::unknown("region", name, &Region::ALL.map(Region::name).join(", ")))
 }
 
 #[pymethods]
@@ -68,10 +69,12 @@ impl PyEngine {
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
-        let mut options = Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
+        let mut options =
+            Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
         options.budget = budget.unwrap_or(options.budget);
         let emulator = Emulator::new(options);
-        let mut engine = Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
+        let mut engine =
+            Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
         if tap {
             exchange_tap::watch(&mut engine).map_err(error::engine)?;
         }
@@ -95,7 +98,13 @@ impl PyEngine {
 
     /// Binds one layer: `addresses` and `numbers` by the names of `LayerDescriptor`'s fields. Raises `Refused` with
     /// every missing, unknown or null name.
-    fn bind_layer(&self, rank: u8, layer: u8, addresses: BTreeMap<String, u64>, numbers: BTreeMap<String, f64>) -> PyResult<()> {
+    fn bind_layer(
+        &self,
+        rank: u8,
+        layer: u8,
+        addresses: BTreeMap<String, u64>,
+        numbers: BTreeMap<String, f64>,
+    ) -> PyResult<()> {
         let mut engine = self.lock();
         let descriptor = binding::descriptor(&engine.shard().geometry, Layer(layer), &addresses, &numbers)
             .map_err(|e| error::binding(&e))?;
@@ -106,7 +115,12 @@ impl PyEngine {
     fn bind_groups(&self, rank: u8, groups: Vec<(u64, u32, u64)>) -> PyResult<()> {
         let groups: Vec<StateGroup> = groups
             .into_iter()
-            .map(|(state_indices, row_stride, num_accepted)| StateGroup { state_indices, num_accepted, row_stride, reserved: 0 })
+            .map(|(state_indices, row_stride, num_accepted)| StateGroup {
+                state_indices,
+                num_accepted,
+                row_stride,
+                reserved: 0,
+            })
             .collect();
         self.lock().bind_groups(Rank(rank), &groups).map_err(error::engine)
     }
@@ -173,7 +187,14 @@ impl PyEngine {
 
     /// What was stored into a region of `rank` for `layer` in step `epoch`: (bytes, a written byte per byte), or None.
     /// Pairs give their 4-byte payloads, densely.
-    fn tap<'py>(&self, py: Python<'py>, rank: u8, region: &str, layer: u8, epoch: u32) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    fn tap<'py>(
+        &self,
+        py: Python<'py>,
+        rank: u8,
+        region: &str,
+        layer: u8,
+        epoch: u32,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
         let region = self::region(region)?;
         let tag = Tag::new(Epoch(epoch), Layer(layer));
         let image = self.lock().device.take_tap(Rank(rank), region as u32, tag.0);
@@ -194,7 +215,8 @@ impl PyEngine {
     /// Makes the `occurrence`-th execution of `op` on `rank` do nothing. Returns the fault's number.
     fn skip_instruction(&self, rank: u8, op: &str, occurrence: u64) -> PyResult<usize> {
         let found = Op::ALL.iter().copied().find(|known| known.name() == op);
-        let op = found.ok_or_else(|| error::unknown("instruction", op, "the emulator's mnemonics, without a suffix"))?;
+        let op =
+            found.ok_or_else(|| error::unknown("instruction", op, "the emulator's mnemonics, without a suffix"))?;
         Ok(self.add_fault(Fault::SkipInstruction { rank: Rank(rank), op, occurrence }))
     }
 

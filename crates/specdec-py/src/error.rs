@@ -5,14 +5,25 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use specdec_core::abi::FailureReason;
 use specdec_core::binding::BindingError;
-use specdec_core::engine::{stage_name, EngineError, Failure};
+use specdec_core::engine::EngineError;
 use specdec_core::geometry::GeometryError;
+use specdec_core::health::{stage_name, Failure};
 use specdec_core::tasks::StepShapeError;
 use specdec_emu::machine::EmulatorError;
 
 create_exception!(kimi_k3_specdec, Refused, PyValueError, "A request that cannot be served; `.hint` says what to do.");
-create_exception!(kimi_k3_specdec, MachineError, PyRuntimeError, "The emulator stopped a launch; `.hint` says what to do.");
-create_exception!(kimi_k3_specdec, DeviceFailure, PyRuntimeError, "A rank gave up in a step; `.records` lists every workgroup's.");
+create_exception!(
+    kimi_k3_specdec,
+    MachineError,
+    PyRuntimeError,
+    "The emulator stopped a launch; `.hint` says what to do."
+);
+create_exception!(
+    kimi_k3_specdec,
+    DeviceFailure,
+    PyRuntimeError,
+    "A rank gave up in a step; `.records` lists every workgroup's."
+);
 
 fn with_hint<T: pyo3::type_object::PyTypeInfo>(message: String, hint: &str) -> PyErr {
     let error = PyErr::new::<T, _>(message);
@@ -55,11 +66,18 @@ fn sentence(failure: &Failure) -> String {
     let stage = stage_name(record.stage);
     let why = match record.reason {
         reason if reason == FailureReason::Timeout as u32 => {
-            format!("waited in vain for rank {} (tag {:#x}, saw {:#x}, byte {:#x})", record.source, record.wanted, record.seen, record.offset)
+            format!(
+                "waited in vain for rank {} (tag {:#x}, saw {:#x}, byte {:#x})",
+                record.source, record.wanted, record.seen, record.offset
+            )
         }
         reason if reason == FailureReason::Poison as u32 => format!("saw that rank {} had failed", record.source),
         reason if reason == FailureReason::Abort as u32 => "was asked to give up".into(),
-        _ => format!("request {}: state slot or accepted count {} is out of range", record.offset, record.seen.cast_signed()),
+        _ => format!(
+            "request {}: state slot or accepted count {} is out of range",
+            record.offset,
+            record.seen.cast_signed()
+        ),
     };
     format!("{rank}, layer {}, stage {stage}, {cta} {why}", record.layer)
 }
@@ -76,7 +94,8 @@ pub fn engine(error: EngineError<EmulatorError>) -> PyErr {
             Python::attach(|py| {
                 let value = error.value(py);
                 let records = value.setattr("records", sentences);
-                let hint = value.setattr("hint", "no result of this step may be used; the first record names the culprit");
+                let hint =
+                    value.setattr("hint", "no result of this step may be used; the first record names the culprit");
                 records.and(hint).map_or_else(|failed| failed, |()| error)
             })
         }

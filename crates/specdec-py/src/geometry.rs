@@ -49,7 +49,8 @@ pub fn geometry<'py>(py: Python<'py>, name: &str, ranks: u32) -> PyResult<Bound<
     }
     let regions = PyDict::new(py);
     for place in Layout::new(&shard).places {
-        let (bytes, form) = if place.flags.is_some() { (place.data_bytes, "rows") } else { (place.data_bytes / 2, "pairs") };
+        let (bytes, form) =
+            if place.flags.is_some() { (place.data_bytes, "rows") } else { (place.data_bytes / 2, "pairs") };
         regions.set_item(place.region.name(), (bytes, form))?;
     }
     let layout = WitnessLayout::new(&shard);

@@ -10,7 +10,8 @@ use crate::error;
 #[pyfunction]
 pub fn disassemble(py: Python<'_>, code_object: &[u8]) -> PyResult<Vec<(u64, String)>> {
     let lines = py.detach(|| disassembly::disassemble(code_object));
-    let lines = lines.map_err(|e| error::refused(e.to_string(), "pass a code object that `kernels/build.py` has built"))?;
+    let lines =
+        lines.map_err(|e| error::refused(e.to_string(), "pass a code object that `kernels/build.py` has built"))?;
     Ok(lines.into_iter().map(|line| (line.address, line.text)).collect())
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xed51e96b55a871aa
+#define SPECDEC_ABI_HASH 0x9758f871d3723900
 
 namespace specdec {
 namespace abi {
@@ -34,6 +34,10 @@ constexpr static const uint32_t WITNESS_SOURCES = 16;
 constexpr static const uint32_t KDA_CHUNK = 16;
 
 constexpr static const uint32_t HIDDEN_SCALE_BYTES = 16;
+
+constexpr static const uint32_t SHARED_COLUMNS = (TILE / 2);
+
+constexpr static const uint32_t OWN_TILES = 4;
 
 constexpr static const uint32_t MX_GROUP = 32;
 

@@ -37,8 +37,8 @@ struct Context {
 
   // Called where a stage begins. Nothing is in flight from here, whatever the compiler must assume of the loop before:
   // it would wait for that later, in the middle of the weights. (What a wave pushed, its next load would wait for
-  // anyway: vector memory returns in order.) And nothing derived from these values lives on from the stage before, which would cost
-  // registers through the whole kernel.
+  // anyway: vector memory returns in order.) And nothing derived from these values lives on from the stage before,
+  // which would cost registers through the whole kernel.
   SPECDEC_DEVICE void enter_stage() {
     arch::wait_memory();
     arch::forget_uniform(cta), arch::forget_uniform(grid), arch::forget_uniform(wave);

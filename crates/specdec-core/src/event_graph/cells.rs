@@ -1,11 +1,12 @@
 //! How an exchange is cut into cells: the units that one task writes.
 
 use super::build::Actor;
+use crate::abi::SHARED_COLUMNS;
 use crate::abi::{SLICE, TILE, WAVE_SIZE};
 use crate::geometry::Shard;
 use crate::layout::Region;
 use crate::protocol::{Exchange, Extent, Memory, Part};
-use crate::tasks::{TaskTable, SHARED_COLUMNS};
+use crate::tasks::TaskTable;
 
 /// Tiles of one wave's columns.
 const SLICE_TILES: u32 = SLICE / TILE;

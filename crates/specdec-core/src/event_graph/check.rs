@@ -171,8 +171,7 @@ impl<'a> Checker<'a> {
             // The last version of this step: what comes next in a cell belongs to a later step.
             let version = (step + 1) * layers - 1;
             let cells = 0..log.cells.len() as u32;
-            let mut writers: Vec<Node> =
-                cells.flat_map(|cell| log.next(cell, version, true)).map(|w| w.data).collect();
+            let mut writers: Vec<Node> = cells.flat_map(|cell| log.next(cell, version, true)).map(|w| w.data).collect();
             writers.sort_unstable();
             writers.dedup();
             let Some(last) = self.last(writers.iter().copied()) else { continue };

@@ -33,11 +33,12 @@ pub use hazard::Hazard;
 use build::Builder;
 use check::Checker;
 
+use crate::abi::OWN_TILES;
 use crate::abi::{LayerKind, Stage};
 use crate::geometry::Shard;
 use crate::layout::{Layout, Region};
 use crate::protocol::Protocol;
-use crate::tasks::{StepShape, StepShapeError, TaskTable, OWN_TILES};
+use crate::tasks::{StepShape, StepShapeError, TaskTable};
 
 /// Steps of a world: the third one uses the half of the peer buffer that the first one used.
 pub const STEPS: usize = 3;

@@ -2,8 +2,8 @@
 
 use super::fetch::{bit, bits, Fetch, LITERAL};
 use super::row::{
-    Row, BITOP3, CARRY_OUT, CLAMP, DST_ACC, F8F6F4, OMOD, ONLY_E32, OPSEL, PACKED_F32, RESULT_BYTE, SCALAR_DST, SRC_ACC,
-    VECTOR_SRC, VCC_IN, WHOLE,
+    Row, BITOP3, CARRY_OUT, CLAMP, DST_ACC, F8F6F4, OMOD, ONLY_E32, OPSEL, PACKED_F32, RESULT_BYTE, SCALAR_DST,
+    SRC_ACC, VCC_IN, VECTOR_SRC, WHOLE,
 };
 use super::valu_tables::{VOP1, VOP2, VOPC};
 use super::vector::accumulator;

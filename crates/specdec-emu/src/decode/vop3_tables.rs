@@ -1,8 +1,8 @@
 //! Opcodes, register widths and modifiers of the instructions that exist in a 64-bit vector encoding only.
 
 use super::row::{
-    table, BITOP3, CLAMP, F8F6F4, FLOAT1, FLOAT2, FLOAT3, MIX, NEG0, NEG1, NEG2, NONE, OPSEL, PACKED_F32, RESULT_BYTE,
-    SCALAR_DST, SDST, SRC_ACC, DST_ACC, VECTOR_SRC, WHOLE,
+    table, BITOP3, CLAMP, DST_ACC, F8F6F4, FLOAT1, FLOAT2, FLOAT3, MIX, NEG0, NEG1, NEG2, NONE, OPSEL, PACKED_F32,
+    RESULT_BYTE, SCALAR_DST, SDST, SRC_ACC, VECTOR_SRC, WHOLE,
 };
 
 /// VOP3 opcodes below this one are VOPC, VOP2 and VOP1 instructions.

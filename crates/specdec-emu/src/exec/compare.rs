@@ -136,11 +136,35 @@ fn is_in_class(x: f32, classes: u32) -> bool {
     let bits = x.to_bits();
     let (negative, exponent, fraction) = (bits >> 31 == 1, bits >> 23 & 0xff, bits & 0x007f_ffff);
     let class = match (exponent, fraction) {
-        (255, 0) => if negative { 2 } else { 9 },
+        (255, 0) => {
+            if negative {
+                2
+            } else {
+                9
+            }
+        }
         (255, _) => u32::from(fraction & 0x0040_0000 != 0),
-        (0, 0) => if negative { 5 } else { 6 },
-        (0, _) => if negative { 4 } else { 7 },
-        _ => if negative { 3 } else { 8 },
+        (0, 0) => {
+            if negative {
+                5
+            } else {
+                6
+            }
+        }
+        (0, _) => {
+            if negative {
+                4
+            } else {
+                7
+            }
+        }
+        _ => {
+            if negative {
+                3
+            } else {
+                8
+            }
+        }
     };
     classes >> class & 1 == 1
 }
@@ -156,7 +180,11 @@ impl Test for ClassF32 {
 
 /// The class mask is an integer: sign modifiers are source 0's alone, so the shared fetch serves.
 fn class_handler(inst: &Inst) -> Handler {
-    if has_modifiers(inst) { modified::<ClassF32> } else { plain::<ClassF32, Mixed, Mixed> }
+    if has_modifiers(inst) {
+        modified::<ClassF32>
+    } else {
+        plain::<ClassF32, Mixed, Mixed>
+    }
 }
 
 /// The handler of a vector comparison.

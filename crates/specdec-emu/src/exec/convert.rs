@@ -14,7 +14,11 @@ use half::f16;
 fn to_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
+    if x.is_nan() {
+        bits >> 16 | 0x40
+    } else {
+        rounded
+    }
 }
 
 /// The f16 next to `x` towards zero.

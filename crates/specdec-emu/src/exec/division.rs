@@ -119,10 +119,7 @@ pub(super) fn fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
         || (denominator.is_finite() && exponent(numerator) - exponent(denominator) > 128)
     {
         f32::INFINITY
-    } else if denominator.is_infinite()
-        || numerator == 0.0
-        || exponent(numerator) - exponent(denominator) < -150
-    {
+    } else if denominator.is_infinite() || numerator == 0.0 || exponent(numerator) - exponent(denominator) < -150 {
         0.0
     } else {
         quotient.abs()

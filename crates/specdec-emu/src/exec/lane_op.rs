@@ -72,7 +72,11 @@ bits!(f16, true, true, |x: u32| f16::from_bits(x as u16), |x: f16| u32::from(x.t
 #[inline(always)]
 pub(super) fn source(inst: &Inst, index: usize) -> Operand {
     let given = inst.src[index];
-    if given.is_some() { given } else { inst.dst }
+    if given.is_some() {
+        given
+    } else {
+        inst.dst
+    }
 }
 
 /// The 64 lanes of any 32-bit operand.

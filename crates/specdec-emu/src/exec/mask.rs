@@ -34,5 +34,9 @@ pub(super) fn write(wave: &mut Wave, operand: Operand, mask: u64) {
 #[inline(always)]
 pub(super) fn read(inst: &Inst, wave: &Wave, index: usize) -> u64 {
     let operand = inst.src[index];
-    if operand.is_some() { wave.scalar64(operand, inst.literal) } else { wave.read64(VCC) }
+    if operand.is_some() {
+        wave.scalar64(operand, inst.literal)
+    } else {
+        wave.read64(VCC)
+    }
 }

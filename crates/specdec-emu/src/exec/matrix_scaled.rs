@@ -202,8 +202,7 @@ fn mfma<const N: usize, const RUNS: usize, const SCALED: bool>(inst: &Inst, wave
     a_source.decode(wave, &a_source.factors::<N>(&a_codes), &mut a);
     b_source.decode(wave, &b_source.factors::<N>(&b_codes), &mut b);
     let idle_half = has_idle_half(wave, &tile, a_source, b_source, [&a_codes, &b_codes]);
-    let runs: [(Run, Run); RUNS] =
-        std::array::from_fn(|run| (a_source.run::<N>(&a, run), b_source.run::<N>(&b, run)));
+    let runs: [(Run, Run); RUNS] = std::array::from_fn(|run| (a_source.run::<N>(&a, run), b_source.run::<N>(&b, run)));
     if idle_half {
         multiply_add::<N, 8, 8>(&mut tile, &runs, 8);
     } else {

@@ -79,8 +79,7 @@ fn half_sources(inst: &Inst, wave: &Wave, index: usize) -> (Lanes, Lanes) {
 fn halves(inst: &Inst, wave: &mut Wave, num_sources: usize, step: impl Fn(u16, u16, u16) -> u16) -> Flow {
     let (a_low, a_high) = half_sources(inst, wave, 0);
     let (b_low, b_high) = half_sources(inst, wave, 1);
-    let (c_low, c_high) =
-        if num_sources > 2 { half_sources(inst, wave, 2) } else { ([0; LANES], [0; LANES]) };
+    let (c_low, c_high) = if num_sources > 2 { half_sources(inst, wave, 2) } else { ([0; LANES], [0; LANES]) };
     let mut out = [0; LANES];
     for (lane, out) in out.iter_mut().enumerate() {
         let low = step(a_low[lane] as u16, b_low[lane] as u16, c_low[lane] as u16);

@@ -60,7 +60,11 @@ fn branch_target(inst: &Inst) -> u32 {
 /// The register that a SOPK comparison reads.
 #[inline(always)]
 fn compared(inst: &Inst) -> Operand {
-    if inst.dst.is_some() { inst.dst } else { inst.src[0] }
+    if inst.dst.is_some() {
+        inst.dst
+    } else {
+        inst.src[0]
+    }
 }
 
 /// `mode OP(sources) -> result { body }`: `plain` leaves SCC, `nonzero` sets it if the result is not zero, `status`
@@ -138,11 +142,19 @@ fn low_ones64(count: u32) -> u64 {
 
 /// Index of the first set bit from the bottom, -1 if none.
 const fn first_low(x: u64) -> i32 {
-    if x == 0 { -1 } else { x.trailing_zeros() as i32 }
+    if x == 0 {
+        -1
+    } else {
+        x.trailing_zeros() as i32
+    }
 }
 
 const fn first_high(x: u64) -> i32 {
-    if x == 0 { -1 } else { x.leading_zeros() as i32 }
+    if x == 0 {
+        -1
+    } else {
+        x.leading_zeros() as i32
+    }
 }
 
 /// One bit per group of four: whether any of them is set.
@@ -178,7 +190,11 @@ fn sub_borrow(a: u32, b: u32, borrow: bool) -> (u32, bool) {
 /// The scalar register that lies M0 registers beyond `operand`; past the last general one it is none.
 fn relative(wave: &Wave, operand: Operand) -> Operand {
     let code = u32::from(operand.code).saturating_add(wave.sgpr[M0]);
-    if code < 102 { Operand { code: code as u16, ..operand } } else { Operand::NONE }
+    if code < 102 {
+        Operand { code: code as u16, ..operand }
+    } else {
+        Operand::NONE
+    }
 }
 
 /// Replaces EXEC and copies it to the destination.
@@ -199,7 +215,11 @@ fn save_exec(inst: &Inst, wave: &mut Wave, exec: u64) -> Flow {
 }
 
 fn branch_if(inst: &Inst, condition: bool) -> Flow {
-    if condition { Flow::Branch(branch_target(inst)) } else { Flow::Next }
+    if condition {
+        Flow::Branch(branch_target(inst))
+    } else {
+        Flow::Next
+    }
 }
 
 /// Absolute address of a byte of the text section.

@@ -86,7 +86,11 @@ const fn value(code: u32, exponent_bits: u32, mantissa_bits: u32, bias: i32) -> 
 /// with `FP16_OVFL` clear, as at kernel start.
 pub(super) fn to_e4m3(x: f32) -> u8 {
     // 464 is the tie between the largest value and the next, which does not exist.
-    if x.is_nan() || x.abs() > 464.0 { sign_bit(x) | 0x7f } else { sign_bit(x) | round_magnitude(x.abs(), 3, 7) }
+    if x.is_nan() || x.abs() > 464.0 {
+        sign_bit(x) | 0x7f
+    } else {
+        sign_bit(x) | round_magnitude(x.abs(), 3, 7)
+    }
 }
 
 /// Rounds to E5M2, to nearest even, overflowing to infinity.

@@ -19,7 +19,11 @@ fn flush(x: f32) -> f32 {
 #[inline(always)]
 fn settle(x: f32, result: f32) -> f32 {
     let nan = if x.is_nan() { f32::from_bits(x.to_bits() | QUIET) } else { DEFAULT_NAN };
-    if x.is_nan() || result.is_nan() { nan } else { flush(result) }
+    if x.is_nan() || result.is_nan() {
+        nan
+    } else {
+        flush(result)
+    }
 }
 
 /// Taylor coefficients of `2^f`: `ln(2)^i / i!`; at `|f| <= 1/2` the first one left out is below 2^-57.

@@ -74,14 +74,34 @@ fn pick(a: f32, b: f32, number: u32) -> f32 {
 #[inline(always)]
 pub(super) fn min(a: f32, b: f32) -> f32 {
     let (x, y) = (a.to_bits(), b.to_bits());
-    pick(a, b, if a == b { x | y } else if a < b { x } else { y })
+    pick(
+        a,
+        b,
+        if a == b {
+            x | y
+        } else if a < b {
+            x
+        } else {
+            y
+        },
+    )
 }
 
 /// Maximum; see [`min`].
 #[inline(always)]
 pub(super) fn max(a: f32, b: f32) -> f32 {
     let (x, y) = (a.to_bits(), b.to_bits());
-    pick(a, b, if a == b { x & y } else if a > b { x } else { y })
+    pick(
+        a,
+        b,
+        if a == b {
+            x & y
+        } else if a > b {
+            x
+        } else {
+            y
+        },
+    )
 }
 
 /// IEEE 754-2019 maximum: any NaN wins.
@@ -103,7 +123,11 @@ fn median(a: f32, b: f32, c: f32) -> f32 {
     let has_nan = a.is_nan() | b.is_nan() | c.is_nan();
     let (low, high) = (min(a, b), max(a, b));
     let (middle, smallest) = (max(low, min(high, c)), min(low, c));
-    if has_nan { smallest } else { middle }
+    if has_nan {
+        smallest
+    } else {
+        middle
+    }
 }
 
 #[inline(always)]

@@ -29,7 +29,11 @@ fn signed_field(x: u32, offset: u32, width: u32) -> i32 {
 
 /// Index of the first set bit from the top, all ones if there is none.
 const fn first_high(x: u32) -> u32 {
-    if x == 0 { !0 } else { x.leading_zeros() }
+    if x == 0 {
+        !0
+    } else {
+        x.leading_zeros()
+    }
 }
 
 /// Index from the top of the first bit that differs from the sign, all ones if none does.

@@ -50,7 +50,11 @@ wide_bits!(f64, true, true, f64::from_bits, f64::to_bits);
 /// The double that inline float constant `code` stands for.
 fn inline_double(code: u16) -> u64 {
     // 1/(2 pi) is the one constant whose double is not its single widened.
-    if code == 248 { 0x3fc4_5f30_6dc9_c882 } else { f64::from(f32::from_bits(inline_float(code))).to_bits() }
+    if code == 248 {
+        0x3fc4_5f30_6dc9_c882
+    } else {
+        f64::from(f32::from_bits(inline_float(code))).to_bits()
+    }
 }
 
 /// The lanes of source `index` as a `T`; a single register is zero-extended.

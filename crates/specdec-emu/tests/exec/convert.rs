@@ -13,15 +13,17 @@ fn e4m3(code: u8) -> f32 {
         (0, _) => mantissa * 2f32.powi(-9),
         _ => (8.0 + mantissa) * 2f32.powi(exponent - 10),
     };
-    if code & 0x80 == 0 { magnitude } else { -magnitude }
+    if code & 0x80 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 /// The code among `values` nearest to `x`, ties to the even one.
 fn nearest(values: &[f32], x: f64) -> usize {
     let distance = |code: usize| (f64::from(values[code]) - x.abs()).abs();
-    (0..values.len())
-        .min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2))))
-        .unwrap()
+    (0..values.len()).min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2)))).unwrap()
 }
 
 fn f(bits: u32) -> f32 {
@@ -36,11 +38,19 @@ fn lane_conversions() {
         ("v_cvt_f32_u32 v0, v1", |a, _| (f64::from(a) as f32).to_bits()),
         ("v_cvt_i32_f32 v0, v1", |a, _| {
             let x = f64::from(f(a)).trunc();
-            if x.is_nan() { 0 } else { x.clamp(-2_147_483_648.0, 2_147_483_647.0) as i64 as u32 }
+            if x.is_nan() {
+                0
+            } else {
+                x.clamp(-2_147_483_648.0, 2_147_483_647.0) as i64 as u32
+            }
         }),
         ("v_cvt_u32_f32 v0, v1", |a, _| {
             let x = f64::from(f(a)).trunc();
-            if x.is_nan() { 0 } else { x.clamp(0.0, 4_294_967_295.0) as u64 as u32 }
+            if x.is_nan() {
+                0
+            } else {
+                x.clamp(0.0, 4_294_967_295.0) as u64 as u32
+            }
         }),
         ("v_cvt_f32_ubyte0 v0, v1", |a, _| f32::from(a.to_le_bytes()[0]).to_bits()),
         ("v_cvt_f32_ubyte1 v0, v1", |a, _| f32::from(a.to_le_bytes()[1]).to_bits()),
@@ -62,21 +72,30 @@ fn lane_conversions() {
 /// The two bf16 next to `x`, or the one that it is: the conversion takes the nearer, the even one in a tie.
 #[test]
 fn bf16_rounds_to_nearest_even() {
-    check_lanes("v_cvt_pk_bf16_f32 v0, v1, v2", |a, b| a == b, |[a, b, ..]| {
-        let narrow = |bits: u32| {
-            let (x, down) = (f64::from(f(bits)), bits >> 16);
-            if x.is_nan() {
-                return down | 0x40;
-            }
-            if bits & 0xffff == 0 {
-                return down;
-            }
-            let infinity = |half: u32| if half & 0x7fff == 0x7f80 { 2f64.powi(128) } else { f64::from(f(half << 16)).abs() };
-            let (below, above) = (x.abs() - infinity(down), infinity(down + 1) - x.abs());
-            if below < above || (below == above && down % 2 == 0) { down } else { down + 1 }
-        };
-        narrow(a) | narrow(b) << 16
-    });
+    check_lanes(
+        "v_cvt_pk_bf16_f32 v0, v1, v2",
+        |a, b| a == b,
+        |[a, b, ..]| {
+            let narrow = |bits: u32| {
+                let (x, down) = (f64::from(f(bits)), bits >> 16);
+                if x.is_nan() {
+                    return down | 0x40;
+                }
+                if bits & 0xffff == 0 {
+                    return down;
+                }
+                let infinity =
+                    |half: u32| if half & 0x7fff == 0x7f80 { 2f64.powi(128) } else { f64::from(f(half << 16)).abs() };
+                let (below, above) = (x.abs() - infinity(down), infinity(down + 1) - x.abs());
+                if below < above || (below == above && down % 2 == 0) {
+                    down
+                } else {
+                    down + 1
+                }
+            };
+            narrow(a) | narrow(b) << 16
+        },
+    );
 }
 
 /// Runs a two-source instruction over all 65,536 halves, with `other` in v2.

@@ -73,7 +73,11 @@ fn data_share_permutes() {
             run(inst, &mut after);
             for lane in (0..LANES).filter(|&lane| is_active(&before, lane)) {
                 let data = |register: usize, from: usize| {
-                    if is_active(&before, from) { before.vgpr[register][from] } else { 0 }
+                    if is_active(&before, from) {
+                        before.vgpr[register][from]
+                    } else {
+                        0
+                    }
                 };
                 let target = |lane: usize| before.vgpr[1][lane] as usize / 4 % 64;
                 let expected = match index {
@@ -114,7 +118,11 @@ fn register_swaps() {
         assert_eq!(found(0), (own.1, own.0));
         // The upper half of v0's lane groups and the lower half of v1's change places.
         let swapped = |group: u32| {
-            if own.0 & group == 0 { (own.0, own.0 + group) } else { (own.1 - group, own.1) }
+            if own.0 & group == 0 {
+                (own.0, own.0 + group)
+            } else {
+                (own.1 - group, own.1)
+            }
         };
         assert_eq!(found(1), swapped(16));
         assert_eq!(found(2), swapped(32));

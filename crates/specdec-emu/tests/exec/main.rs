@@ -13,6 +13,7 @@ mod convert;
 mod cross_lane;
 mod division;
 mod integer;
+mod masks;
 mod matrix;
 mod modifier;
 mod scalar;
@@ -27,11 +28,46 @@ use std::process::{Command, Stdio};
 
 /// Bit patterns where arithmetic goes wrong: zeros, denormals, limits, infinities, NaNs, and ordinary numbers.
 pub const SPECIAL: [u32; 40] = [
-    0, 0x8000_0000, 1, 0x8000_0001, 0x007f_ffff, 0x0080_0000, 0x8080_0000, 0x3f80_0000, 0xbf80_0000, 0x3f7f_ffff,
-    0x3f80_0001, 0x4000_0000, 0xc000_0000, 0x7f7f_ffff, 0xff7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000,
-    0x7f80_0001, 0xffc1_2345, 0x3f00_0000, 0xbf00_0000, 0x4b00_0000, 0x4b80_0001, 0x4f00_0000, 0x4f80_0000,
-    0xcf00_0000, 0x3fc0_0000, 0x4020_0000, 0x0000_ffff, 0xffff_0000, 0x7fff_ffff, 0xffff_ffff, 0x0000_001f,
-    0x0000_0020, 0x0000_8000, 0x1234_5678, 0xdead_beef, 0x00ff_00ff, 0x41c8_0000,
+    0,
+    0x8000_0000,
+    1,
+    0x8000_0001,
+    0x007f_ffff,
+    0x0080_0000,
+    0x8080_0000,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x3f7f_ffff,
+    0x3f80_0001,
+    0x4000_0000,
+    0xc000_0000,
+    0x7f7f_ffff,
+    0xff7f_ffff,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0000,
+    0x7f80_0001,
+    0xffc1_2345,
+    0x3f00_0000,
+    0xbf00_0000,
+    0x4b00_0000,
+    0x4b80_0001,
+    0x4f00_0000,
+    0x4f80_0000,
+    0xcf00_0000,
+    0x3fc0_0000,
+    0x4020_0000,
+    0x0000_ffff,
+    0xffff_0000,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x0000_001f,
+    0x0000_0020,
+    0x0000_8000,
+    0x1234_5678,
+    0xdead_beef,
+    0x00ff_00ff,
+    0x41c8_0000,
 ];
 
 /// A small generator: tests need reproducible variety, not quality.

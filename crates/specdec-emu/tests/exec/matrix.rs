@@ -41,7 +41,11 @@ fn check_product(
             let start = f(before.vgpr[C + register][lane]);
             let expected = (0..num_k).fold(start, |sum, k| a(row, k).mul_add(b(k, column), sum));
             let found = after.vgpr[register][lane];
-            assert!(crate::same_float(found, expected.to_bits()), "({row}, {column}): {:e}, not {expected:e}", f(found));
+            assert!(
+                crate::same_float(found, expected.to_bits()),
+                "({row}, {column}): {:e}, not {expected:e}",
+                f(found)
+            );
         }
     }
 }
@@ -80,7 +84,14 @@ fn bf16_products() {
                 let (lane, j) = (k / per_lane * n + index, k % per_lane);
                 f(wave.vgpr[first + j / 2][lane] >> (16 * (j % 2)) << 16)
             };
-            check_product(&wave, inst, n, per_lane * 64 / n, |row, k| element(A, row, k), |k, column| element(B, column, k));
+            check_product(
+                &wave,
+                inst,
+                n,
+                per_lane * 64 / n,
+                |row, k| element(A, row, k),
+                |k, column| element(B, column, k),
+            );
         }
     }
 }
@@ -151,7 +162,8 @@ fn small_blocks() {
     let mut random = Random(73);
     let mut wave = matrix_wave(&mut random);
     for register in [32, 33, 48, 49] {
-        wave.vgpr[register] = std::array::from_fn(|_| random.float().to_bits() & 0xffff_0000 | random.float().to_bits() >> 16);
+        wave.vgpr[register] =
+            std::array::from_fn(|_| random.float().to_bits() & 0xffff_0000 | random.float().to_bits() >> 16);
     }
     let before = wave.clone();
     run(inst, &mut wave);
@@ -159,7 +171,8 @@ fn small_blocks() {
     for lane in 0..LANES {
         for row in 0..4 {
             let start = f(before.vgpr[C + row][lane]);
-            let expected = (0..4).fold(start, |sum, k| element(A, lane / 4 * 4 + row, k).mul_add(element(B, lane, k), sum));
+            let expected =
+                (0..4).fold(start, |sum, k| element(A, lane / 4 * 4 + row, k).mul_add(element(B, lane, k), sum));
             assert_eq!(f(wave.vgpr[row][lane]), expected);
         }
     }
@@ -198,7 +211,6 @@ fn small_element(wave: &Wave, first: usize, format: usize, n: usize, index: usiz
     small_float(code, format)
 }
 
-
 fn registers(first: usize, format: usize) -> String {
     let num_registers = [8, 8, 6, 6, 4][format];
     format!("v[{first}:{}]", first + num_registers - 1)
@@ -218,7 +230,8 @@ fn scaled_products_of_every_format() {
             "v_mfma_scale_f32_{shape}_f8f6f4 v[0:{last}], {a}, {b}, v[64:{c}], v100, v101 \
              op_sel:[0,1,0] op_sel_hi:[1,0,0] cbsz:{a_format} blgp:{b_format}"
         );
-        let plain = format!("v_mfma_f32_{shape}_f8f6f4 v[0:{last}], {a}, {b}, v[64:{c}] cbsz:{a_format} blgp:{b_format}");
+        let plain =
+            format!("v_mfma_f32_{shape}_f8f6f4 v[0:{last}], {a}, {b}, v[64:{c}] cbsz:{a_format} blgp:{b_format}");
         let insts = assemble(&[&text, &plain]);
         for round in 0..3 {
             let mut wave = matrix_wave(&mut random);
@@ -239,10 +252,22 @@ fn scaled_products_of_every_format() {
             };
             let a_of = |row, k| small_element(&wave, A, a_format, n, row, k);
             let b_of = |k, column| small_element(&wave, B, b_format, n, column, k);
-            check_product(&wave, &insts[0], n, 2048 / n,
+            check_product(
+                &wave,
+                &insts[0],
+                n,
+                2048 / n,
                 |row, k| (a_of(row, k) * scale(SCALE_A, 2, row, k)) as f32,
-                |k, column| (b_of(k, column) * scale(SCALE_B, 1, column, k)) as f32);
-            check_product(&wave, &insts[1], n, 2048 / n, |row, k| a_of(row, k) as f32, |k, column| b_of(k, column) as f32);
+                |k, column| (b_of(k, column) * scale(SCALE_B, 1, column, k)) as f32,
+            );
+            check_product(
+                &wave,
+                &insts[1],
+                n,
+                2048 / n,
+                |row, k| a_of(row, k) as f32,
+                |k, column| b_of(k, column) as f32,
+            );
         }
     }
 }
@@ -270,7 +295,9 @@ fn unused_columns() {
 /// One FP4 product per element with extreme scales: the exact result is known.
 #[test]
 fn extreme_scales() {
-    let inst = &assemble(&["v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[48:51], 0, v100, v101 op_sel_hi:[0,0,0] cbsz:4 blgp:4"])[0];
+    let inst = &assemble(&[
+        "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[48:51], 0, v100, v101 op_sel_hi:[0,0,0] cbsz:4 blgp:4",
+    ])[0];
     let product = |a_scale: u32, b_scale: u32| {
         let mut wave = crate::wave();
         // 6 at K = 0 in every row and column, zero elsewhere.

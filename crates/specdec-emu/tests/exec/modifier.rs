@@ -11,19 +11,24 @@ fn sub_dword_forms() {
         ("v_add_u32_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1", |a, b, _| {
             a.wrapping_add(b >> 16)
         }),
-        ("v_mul_u32_u24_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", |a, b, _| {
-            (a >> 16).wrapping_mul(b & 0xff_ffff)
-        }),
-        ("v_mul_lo_u16_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:DWORD", |a, b, _| {
-            (a >> 8 & 0xff).wrapping_mul(b) & 0xffff
-        }),
+        (
+            "v_mul_u32_u24_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+            |a, b, _| (a >> 16).wrapping_mul(b & 0xff_ffff),
+        ),
+        (
+            "v_mul_lo_u16_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:DWORD",
+            |a, b, _| (a >> 8 & 0xff).wrapping_mul(b) & 0xffff,
+        ),
         ("v_sub_u16_sdwa v0, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", |a, b, _| {
             (a >> 16).wrapping_sub(b) & 0xffff
         }),
-        ("v_add_u32_sdwa v0, sext(v1), v2 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_3 src1_sel:BYTE_0", |a, b, d| {
-            let sum = ((a as i32 >> 24) + (b & 0xff) as i32) as u32;
-            d & 0xff00_ffff | (sum & 0xff) << 16
-        }),
+        (
+            "v_add_u32_sdwa v0, sext(v1), v2 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_3 src1_sel:BYTE_0",
+            |a, b, d| {
+                let sum = ((a as i32 >> 24) + (b & 0xff) as i32) as u32;
+                d & 0xff00_ffff | (sum & 0xff) << 16
+            },
+        ),
         ("v_mov_b32_sdwa v0, v1 dst_sel:WORD_0 dst_unused:UNUSED_SEXT src0_sel:BYTE_2", |a, _, _| a >> 16 & 0xff),
         ("v_mov_b32_sdwa v0, v1 dst_sel:BYTE_1 dst_unused:UNUSED_SEXT src0_sel:WORD_1", |a, _, _| {
             ((a >> 16) as i8 as i32 as u32) << 8
@@ -31,10 +36,13 @@ fn sub_dword_forms() {
         ("v_or_b32_sdwa v0, v1, v2 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:WORD_0 src1_sel:BYTE_3", |a, b, _| {
             (a & 0xffff | b >> 24) << 16
         }),
-        ("v_mul_f32_sdwa v0, |v1|, -v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD", |a, b, _| {
-            let product = f32::from_bits(a).abs() * -f32::from_bits(b);
-            product.to_bits()
-        }),
+        (
+            "v_mul_f32_sdwa v0, |v1|, -v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD",
+            |a, b, _| {
+                let product = f32::from_bits(a).abs() * -f32::from_bits(b);
+                product.to_bits()
+            },
+        ),
     ];
     let mut random = Random(61);
     for (text, formula) in cases {
@@ -100,7 +108,8 @@ fn cross_lane_forms() {
                     let mut after = before.clone();
                     run(inst, &mut after);
                     for lane in 0..LANES {
-                        let from = source(lane as i32).map(|from| from as usize).filter(|&from| is_active(&before, from));
+                        let from =
+                            source(lane as i32).map(|from| from as usize).filter(|&from| is_active(&before, from));
                         let written = is_active(&before, lane)
                             && mask(rows) >> (lane / 16) & 1 == 1
                             && mask(banks) >> (lane % 16 / 4) & 1 == 1
@@ -140,7 +149,8 @@ fn wave_sum() {
 fn wide_broadcast() {
     let inst = &assemble(&["v_mov_b64_dpp v[0:1], v[2:3] row_newbcast:5 row_mask:0xf bank_mask:0xf"])[0];
     let mut wave = crate::wave();
-    (wave.vgpr[2], wave.vgpr[3]) = (std::array::from_fn(|lane| lane as u32), std::array::from_fn(|lane| 64 + lane as u32));
+    (wave.vgpr[2], wave.vgpr[3]) =
+        (std::array::from_fn(|lane| lane as u32), std::array::from_fn(|lane| 64 + lane as u32));
     run(inst, &mut wave);
     assert_eq!((wave.vgpr[0][20], wave.vgpr[1][63]), (21, 64 + 53));
 }

@@ -128,7 +128,11 @@ fn scalar_instructions() {
             let mut after = before.clone();
             assert_eq!(run(inst, &mut after), Flow::Next);
             let source = |wide: bool, first: usize| {
-                if wide { i128::from(before.read64(first)) } else { i128::from(before.sgpr[first]) }
+                if wide {
+                    i128::from(before.read64(first))
+                } else {
+                    i128::from(before.sgpr[first])
+                }
             };
             let (a, b) = (source(is_wide("2:3"), 2), source(is_wide("4:5"), 4));
             let (result, scc) = formula(&before, a, b);
@@ -223,8 +227,14 @@ fn branches() {
     let mut wave = crate::wave();
     wave.text_base = 0x7f00_0000_1000;
     let insts = assemble(&[
-        "s_branch 3", "s_branch 65534", "s_cbranch_scc0 4", "s_cbranch_scc1 4", "s_cbranch_vccz 4",
-        "s_cbranch_vccnz 4", "s_cbranch_execz 4", "s_cbranch_execnz 4",
+        "s_branch 3",
+        "s_branch 65534",
+        "s_cbranch_scc0 4",
+        "s_cbranch_scc1 4",
+        "s_cbranch_vccz 4",
+        "s_cbranch_vccnz 4",
+        "s_cbranch_execz 4",
+        "s_cbranch_execnz 4",
     ]);
     // Every instruction is decoded at 0x100 and is four bytes long.
     assert_eq!(run(&insts[0], &mut wave), Flow::Branch(0x110));
@@ -240,7 +250,8 @@ fn branches() {
         wave = crate::wave();
     }
     wave.text_base = 0x7f00_0000_1000;
-    let calls = assemble(&["s_getpc_b64 s[2:3]", "s_setpc_b64 s[4:5]", "s_swappc_b64 s[4:5], s[4:5]", "s_call_b64 s[6:7], 2"]);
+    let calls =
+        assemble(&["s_getpc_b64 s[2:3]", "s_setpc_b64 s[4:5]", "s_swappc_b64 s[4:5], s[4:5]", "s_call_b64 s[6:7], 2"]);
     run(&calls[0], &mut wave);
     assert_eq!(wave.read64(2), 0x7f00_0000_1104);
     wave.write64(4, 0x7f00_0000_1234);

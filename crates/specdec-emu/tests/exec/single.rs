@@ -22,7 +22,11 @@ fn min(a: f32, b: f32) -> f32 {
     if b.is_nan() {
         return a;
     }
-    if a.total_cmp(&b).is_lt() { a } else { b }
+    if a.total_cmp(&b).is_lt() {
+        a
+    } else {
+        b
+    }
 }
 
 fn max(a: f32, b: f32) -> f32 {
@@ -45,11 +49,22 @@ fn lane_float_instructions() {
         ("v_mul_f32 v0, v1, v2 div:2", |a, b, _| (double(a) * double(b)) as f32 / 2.0),
         ("v_add_f32 v0, v1, v2 clamp", |a, b, _| {
             let sum = (double(a) + double(b)) as f32;
-            if sum > 0.0 { sum.min(1.0) } else { 0.0 }
+            if sum > 0.0 {
+                sum.min(1.0)
+            } else {
+                0.0
+            }
         }),
-        ("v_mul_legacy_f32 v0, v1, v2", |a, b, _| {
-            if a == 0.0 || b == 0.0 { 0.0 } else { (double(a) * double(b)) as f32 }
-        }),
+        (
+            "v_mul_legacy_f32 v0, v1, v2",
+            |a, b, _| {
+                if a == 0.0 || b == 0.0 {
+                    0.0
+                } else {
+                    (double(a) * double(b)) as f32
+                }
+            },
+        ),
         ("v_fma_f32 v0, v1, v2, v3", f32::mul_add),
         ("v_fma_f32 v0, -v1, v2, |v3|", |a, b, c| (-a).mul_add(b, c.abs())),
         ("v_fmaak_f32 v0, v1, v2, 0x40490fdb", |a, b, _| a.mul_add(b, std::f32::consts::PI)),
@@ -61,21 +76,25 @@ fn lane_float_instructions() {
         ("v_med3_f32 v0, v1, v2, v3", |a, b, c| {
             let mut three = [a, b, c];
             three.sort_by(f32::total_cmp);
-            if any_nan([a, b, c]) { min(min(a, b), c) } else { three[1] }
+            if any_nan([a, b, c]) {
+                min(min(a, b), c)
+            } else {
+                three[1]
+            }
         }),
-        ("v_maximum3_f32 v0, v1, v2, v3", |a, b, c| {
-            if any_nan([a, b, c]) { f32::NAN } else { max(max(a, b), c) }
-        }),
-        ("v_minimum3_f32 v0, v1, v2, v3", |a, b, c| {
-            if any_nan([a, b, c]) { f32::NAN } else { min(min(a, b), c) }
-        }),
+        ("v_maximum3_f32 v0, v1, v2, v3", |a, b, c| if any_nan([a, b, c]) { f32::NAN } else { max(max(a, b), c) }),
+        ("v_minimum3_f32 v0, v1, v2, v3", |a, b, c| if any_nan([a, b, c]) { f32::NAN } else { min(min(a, b), c) }),
         ("v_floor_f32 v0, v1", |a, _, _| double(a).floor() as f32),
         ("v_ceil_f32 v0, v1", |a, _, _| double(a).ceil() as f32),
         ("v_trunc_f32 v0, v1", |a, _, _| double(a).trunc() as f32),
         ("v_rndne_f32 v0, v1", |a, _, _| double(a).round_ties_even() as f32),
         ("v_fract_f32 v0, v1", |a, _, _| {
             let fraction = double(a) - double(a).floor();
-            if fraction.is_nan() { f32::NAN } else { (fraction as f32).min(0.999_999_94) }
+            if fraction.is_nan() {
+                f32::NAN
+            } else {
+                (fraction as f32).min(0.999_999_94)
+            }
         }),
         ("v_ldexp_f32 v0, v1, v2", |a, b, _| {
             let exponent = (b.to_bits() as i32).clamp(-600, 600);
@@ -103,7 +122,11 @@ fn f(bits: u32) -> f32 {
 }
 
 fn flushed(x: f32) -> f32 {
-    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
+    if x.is_subnormal() {
+        0.0f32.copysign(x)
+    } else {
+        x
+    }
 }
 
 fn frexp(x: f32) -> (f32, i32) {
