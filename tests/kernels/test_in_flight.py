@@ -16,7 +16,7 @@ ONE_TILE = {"o_proj": 16 * 1536 * 2 * 7 // 8, "down": 16 * 768 * 2 * 7 // 8}
 
 
 @pytest.mark.slow
-def test_every_gemv_stage_waits_with_its_weights_under_way():
+def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
     """At least 48 KB a workgroup, or everything that the workgroup owns of the stage but the polling wave's slice."""
     options = RunOptions(geometry="k3", ranks=8, requests=1, speculative_tokens=1, layers=(13, 13))
     name = "layers_k3_tp8"
@@ -27,7 +27,7 @@ def test_every_gemv_stage_waits_with_its_weights_under_way():
         if any(function.startswith("fill_and_wait") for function in functions):
             stage = next(s for s in STAGES if any(function.startswith(f"{s}<") for function in functions))
             waits[stage] = (least, most)
-            print(f"{stage:12} {least:7} to {most:7} bytes in flight at the wait, {workgroups} workgroups")
+            record_property("printed", f"{stage}: {least} to {most} bytes in flight at the wait of {workgroups} workgroups")
     assert sorted(waits) == sorted(STAGES)
     for stage, (least, most) in waits.items():
         assert most >= BYTES, (stage, most)
