@@ -27,7 +27,7 @@ def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
         if any(function.startswith("fill_and_wait") for function in functions):
             stage = next(s for s in STAGES if any(function.startswith(f"{s}<") for function in functions))
             waits[stage] = (least, most)
-            record_property("printed", f"{stage}: {least} to {most} bytes in flight at the wait of {workgroups} workgroups")
+            record_property("printed", f"{stage}: {least} to {most} bytes in flight, {workgroups} workgroups")
     assert sorted(waits) == sorted(STAGES)
     for stage, (least, most) in waits.items():
         assert most >= BYTES, (stage, most)
