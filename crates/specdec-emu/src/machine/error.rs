@@ -1,5 +1,6 @@
 //! Everything that can go wrong: loading, launching, running.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use specdec_core::ids::Rank;
@@ -304,16 +305,21 @@ impl std::fmt::Debug for EmulatorError {
     }
 }
 
-/// Waiters of a deadlock that its message prints; the error's value holds all.
-const PRINTED_WAITERS: usize = 16;
-
+/// Every waiter: the first at a place with its source lines, the others there in short.
 fn list(waiters: &[Waiter]) -> String {
-    let mut text = String::new();
-    for waiter in waiters.iter().take(PRINTED_WAITERS) {
-        let _ = write!(text, "\n  {waiter}");
+    let mut places: BTreeMap<(&str, u32), Vec<&Waiter>> = BTreeMap::new();
+    for waiter in waiters {
+        places.entry((&waiter.at.kernel, waiter.at.pc)).or_default().push(waiter);
     }
-    if waiters.len() > PRINTED_WAITERS {
-        let _ = write!(text, "\n  and {} more", waiters.len() - PRINTED_WAITERS);
+    let mut text = String::new();
+    for waiters in places.values() {
+        for (index, waiter) in waiters.iter().enumerate() {
+            let Location { rank, workgroup, wave, .. } = waiter.at;
+            let _ = match index {
+                0 => write!(text, "\n  {waiter}"),
+                _ => write!(text, "\n    there too {rank}, workgroup {workgroup}, wave {wave} {}", waiter.waiting),
+            };
+        }
     }
     text
 }

@@ -103,11 +103,17 @@ pub struct Waiter {
     pub waiting: Waiting,
 }
 
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll(places) => write!(f, "polls {}", places.join(", ")),
+            Self::Barrier(waves) => write!(f, "waits at a barrier for waves {waves:?}"),
+        }
+    }
+}
+
 impl fmt::Display for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.waiting {
-            Waiting::Poll(places) => write!(f, "{} polls {}", self.at, places.join(", ")),
-            Waiting::Barrier(waves) => write!(f, "{} waits at a barrier for waves {waves:?}", self.at),
-        }
+        write!(f, "{} {}", self.at, self.waiting)
     }
 }
