@@ -127,8 +127,7 @@ SPECDEC_DEVICE void expert_down_tile(Context& context, Descriptor& layer, Expert
     for (uint32_t k = 0; k < G::kTopK; ++k)
       sum = widen(narrow(sum + widen(reinterpret_cast<uint32_t*>(contributions<G>[row][k])[pair])));
     const uint32_t column = tile * abi::TILE + pair * 2;
-    push_pair<G::kRanks>(
-        context, G::kLatentOutData + ((context.rank * abi::MAX_ROWS + row) * G::kLatentWidth + column) * 4, narrow(sum));
+    push_partial<G::kRanks>(context, G::kLatentOutData, row, G::kLatentWidth, column, sum);
   }
   context.barrier();
 }
@@ -178,8 +177,7 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
       own_shared[task / context.grid][token][row / 2] = narrow(sums);
     } else {
       const uint32_t column = shared_down_column<G>(context, task) + row;
-      push_pair<G::kRanks>(context, G::kOutputData + ((context.rank * abi::MAX_ROWS + token) * G::kHidden + column) * 4,
-                           narrow(sums));
+      push_partial<G::kRanks>(context, G::kOutputData, token, G::kHidden, column, sums);
     }
   });
 }

@@ -80,9 +80,7 @@ SPECDEC_DEVICE void o_proj(Context& context, Descriptor& layer) {
     gemv.template load_tokens<Scope::kWave>(context, Span(context.args().core, context.rows * G::kProj * 2));
   gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
     const uint32_t column = task * abi::TILE + row;
-    push_pair<G::kRanks>(
-        context, G::kAttentionOutData + ((context.rank * abi::MAX_ROWS + token) * G::kHidden + column) * 4,
-        narrow(sums));
+    push_partial<G::kRanks>(context, G::kAttentionOutData, token, G::kHidden, column, sums);
   });
   // Behind the pushes: the other ranks wait for those, nobody waits for this.
   if (whole)

@@ -55,9 +55,9 @@ SPECDEC_DEVICE void pick_experts(Context& context, Descriptor& layer, uint32_t r
 #pragma unroll
   for (uint32_t i = 0; i < kPerLane; ++i) {
     const float bias = active ? arch::global<float>(layer.router_bias)[i * 64 + context.lane] : 0;
-    score[i] = sigmoid(as_float(logits[i]));
-    score[i] = score[i] == score[i] ? score[i] : 0;
-    key[i] = active ? sortable(sigmoid(as_float(logits[i])) + bias) : 0;
+    const float unbiased = sigmoid(as_float(logits[i]));
+    score[i] = unbiased == unbiased ? unbiased : 0;
+    key[i] = active ? sortable(unbiased + bias) : 0;
   }
   float sum = 0, mine = 0;
   uint32_t my_pick = 0;

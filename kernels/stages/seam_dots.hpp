@@ -29,7 +29,7 @@ SPECDEC_DEVICE uint32_t all_reduced_pair(Context& context, Stage stage, uint32_t
   uint32_t parts[G::kRanks];
   wait_pairs<G::kRanks>(
       context, stage, tag, active,
-      [&](uint32_t source) { return region + ((source * abi::MAX_ROWS + row) * width + column) * 4; },
+      [&](uint32_t source) { return partial_offset(region, source, row, width, column); },
       [](uint32_t source) { return source; }, parts);
   Float2 sum = {0, 0};
 #pragma unroll

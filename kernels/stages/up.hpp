@@ -50,8 +50,7 @@ SPECDEC_DEVICE void up(Context& context, Descriptor& layer) {
   gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
     const Float2 shared = widen(own_shared[task / context.grid][token][row / 2]);
     const uint32_t column = context.rank * G::kUpRows + task * abi::TILE + row;
-    push_pair<G::kRanks>(context, G::kOutputData + ((context.rank * abi::MAX_ROWS + token) * G::kHidden + column) * 4,
-                         narrow(shared + sums));
+    push_partial<G::kRanks>(context, G::kOutputData, token, G::kHidden, column, shared + sums);
   });
 }
 

@@ -4,6 +4,7 @@
 //! activations belong to the caller, who passes addresses.
 
 use std::collections::HashMap;
+use std::mem::size_of;
 
 use thiserror::Error;
 
@@ -129,7 +130,7 @@ impl<D: Device> Engine<D> {
         for index in 0..shard.ranks {
             let rank = Rank(index as u8);
             let mut take = |kind, bytes, name: &str| device.allocate(rank, kind, bytes, name);
-            let descriptor_bytes = LayerDescriptor::default().to_bytes().len() as u64;
+            let descriptor_bytes = size_of::<LayerDescriptor>() as u64;
             ranks.push(RankState {
                 module: modules[if modules.len() == 1 { 0 } else { index as usize }],
                 scratch: take(MemoryKind::Device, layout.scratch_bytes, "scratch")?,
@@ -146,11 +147,7 @@ impl<D: Device> Engine<D> {
                 },
                 descriptors: take(MemoryKind::Device, descriptor_bytes * num_layers, "layer descriptors")?,
                 bound: vec![false; num_layers as usize],
-                groups: take(
-                    MemoryKind::Device,
-                    StateGroup::default().to_bytes().len() as u64 * MAX_GROUPS,
-                    "state groups",
-                )?,
+                groups: take(MemoryKind::Device, size_of::<StateGroup>() as u64 * MAX_GROUPS, "state groups")?,
                 tables: HashMap::new(),
             });
         }
@@ -176,11 +173,6 @@ impl<D: Device> Engine<D> {
     /// Where the exchanges are.
     pub const fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    /// Where a witness block's values are.
-    pub const fn witness_layout(&self) -> &WitnessLayout {
-        &self.witness
     }
 
     /// First byte of a rank's scratch.
@@ -262,7 +254,7 @@ impl<D: Device> Engine<D> {
                 return Err(EngineError::Unbound(rank, Layer(layer)));
             }
         }
-        let descriptor_bytes = LayerDescriptor::default().to_bytes().len() as u64;
+        let descriptor_bytes = size_of::<LayerDescriptor>() as u64;
         let mut flags = if last_of_step { launch_flags::LAST_OF_STEP } else { 0 };
         if activations.has_delta {
             flags |= launch_flags::HAS_DELTA;

@@ -1,7 +1,8 @@
 //! A rank's health buffer: whether it failed, and what each workgroup recorded first.
 
+use std::mem::size_of;
+
 use crate::abi::{FailureReason, FailureRecord, Stage, HEALTH_HEADER_BYTES, NUM_STAGES};
-use crate::encode::Encode;
 use crate::ids::{Cta, Rank};
 
 /// One workgroup's failure, with where it happened.
@@ -26,7 +27,7 @@ impl Failure {
 
 /// Bytes of a rank's health buffer: the header, then a record per workgroup.
 pub fn bytes(grid: u32) -> u64 {
-    u64::from(HEALTH_HEADER_BYTES) + u64::from(grid) * FailureRecord::default().to_bytes().len() as u64
+    u64::from(HEALTH_HEADER_BYTES) + u64::from(grid) * size_of::<FailureRecord>() as u64
 }
 
 /// What the workgroups of `rank` recorded in its health buffer; nothing unless the rank has failed.
@@ -35,7 +36,7 @@ pub fn failures(rank: Rank, bytes: &[u8]) -> Vec<Failure> {
     if bytes.len() < header || bytes[..4] == [0; 4] {
         return Vec::new();
     }
-    let records = bytes[header..].chunks(FailureRecord::default().to_bytes().len()).enumerate();
+    let records = bytes[header..].chunks(size_of::<FailureRecord>()).enumerate();
     records
         .filter_map(|(cta, record)| {
             Some(Failure { rank, cta: Cta(cta as u16), record: FailureRecord::from_bytes(record)? })
@@ -71,6 +72,7 @@ const _: () = assert!(Stage::Output as u32 == NUM_STAGES - 1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::Encode;
 
     fn record(reason: FailureReason, stage: Stage, clock: u32) -> FailureRecord {
         FailureRecord { reason: reason as u32, stage: stage as u32, clock, ..FailureRecord::default() }

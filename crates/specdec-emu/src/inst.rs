@@ -199,3 +199,24 @@ pub struct Inst {
     /// Modifiers.
     pub mods: Mods,
 }
+
+impl Inst {
+    /// An instruction without operands and modifiers.
+    pub(crate) fn bare(pc: u32, size: u8, format: Format, op: Op) -> Self {
+        Self {
+            pc,
+            size,
+            format,
+            variant: Variant::Plain,
+            op,
+            dst: Operand::NONE,
+            sdst: Operand::NONE,
+            src: [Operand::NONE; 3],
+            data: Operand::NONE,
+            data1: Operand::NONE,
+            scale: [Operand::NONE; 2],
+            literal: 0,
+            mods: Mods::default(),
+        }
+    }
+}

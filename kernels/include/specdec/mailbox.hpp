@@ -188,12 +188,25 @@ SPECDEC_DEVICE void wait_pairs(Context& context, Stage stage, uint32_t tag, bool
   });
 }
 
+// Where the pair of `column` (even) of one rank's partial row of `width` columns lies in a region of partial sums.
+SPECDEC_DEVICE uint32_t partial_offset(uint32_t region, uint32_t source, uint32_t row, uint32_t width,
+                                       uint32_t column) {
+  return region + ((source * abi::MAX_ROWS + row) * width + column) * 4;
+}
+
 // One pair to every rank, this one included.
 template <uint32_t kRanks>
 SPECDEC_DEVICE void push_pair(const Context& context, uint32_t offset, uint32_t payload) {
   const uint32_t tag = context.publish_tag();
 #pragma unroll
   for (uint32_t to = 0; to < kRanks; ++to) arch::store_pair(context.peer(to, offset), payload, tag);
+}
+
+// This rank's partial sums of two columns, to every rank.
+template <uint32_t kRanks>
+SPECDEC_DEVICE void push_partial(const Context& context, uint32_t region, uint32_t row, uint32_t width, uint32_t column,
+                                 Float2 sums) {
+  push_pair<kRanks>(context, partial_offset(region, context.rank, row, width, column), narrow(sums));
 }
 
 // Ends a wave's task: its stores first, then its flag.

@@ -2,7 +2,7 @@
 
 use super::row::Row;
 use super::DecodeError;
-use crate::inst::{Format, Inst, Mods, Operand, Variant};
+use crate::inst::{Format, Inst, Operand};
 use crate::wave::{EXEC, M0, VCC};
 
 /// Operand number of a literal.
@@ -61,21 +61,7 @@ impl Fetch<'_> {
 
     /// An instruction without operands.
     pub(super) fn inst(&self, format: Format, row: &Row, size: u8) -> Inst {
-        Inst {
-            pc: self.pc,
-            size,
-            format,
-            variant: Variant::Plain,
-            op: row.op,
-            dst: Operand::NONE,
-            sdst: Operand::NONE,
-            src: [Operand::NONE; 3],
-            data: Operand::NONE,
-            data1: Operand::NONE,
-            scale: [Operand::NONE; 2],
-            literal: 0,
-            mods: Mods::default(),
-        }
+        Inst::bare(self.pc, size, format, row.op)
     }
 
     /// A scalar register as a destination, base or source: tuples are aligned to their size, up to four.

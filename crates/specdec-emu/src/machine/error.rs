@@ -324,44 +324,36 @@ fn list(waiters: &[Waiter]) -> String {
     text
 }
 
+/// The variants that hold a location, once for reading it and for filling it in.
+macro_rules! location_of {
+    ($error:expr) => {
+        match $error {
+            Self::UnknownOpcode { at, .. }
+            | Self::Unimplemented { at, .. }
+            | Self::OutsideAllocation { at, .. }
+            | Self::CrossesEnd { at, .. }
+            | Self::NeverWritten { at, .. }
+            | Self::Misaligned { at, .. }
+            | Self::LdsOutOfRange { at, .. }
+            | Self::LdsNeverWritten { at, .. }
+            | Self::LdsInFlight { at, .. }
+            | Self::UseBeforeWait { at, .. }
+            | Self::BarrierNotReached { at, .. }
+            | Self::LeftKernel { at, .. }
+            | Self::BudgetPassed { at, .. } => Some(at),
+            _ => None,
+        }
+    };
+}
+
 impl EmulatorError {
     /// The location of a run-time error.
     pub fn location(&self) -> Option<&Location> {
-        match self {
-            Self::UnknownOpcode { at, .. }
-            | Self::Unimplemented { at, .. }
-            | Self::OutsideAllocation { at, .. }
-            | Self::CrossesEnd { at, .. }
-            | Self::NeverWritten { at, .. }
-            | Self::Misaligned { at, .. }
-            | Self::LdsOutOfRange { at, .. }
-            | Self::LdsNeverWritten { at, .. }
-            | Self::LdsInFlight { at, .. }
-            | Self::UseBeforeWait { at, .. }
-            | Self::BarrierNotReached { at, .. }
-            | Self::LeftKernel { at, .. }
-            | Self::BudgetPassed { at, .. } => Some(at),
-            _ => None,
-        }
+        location_of!(self)
     }
 
     fn location_mut(&mut self) -> Option<&mut Location> {
-        match self {
-            Self::UnknownOpcode { at, .. }
-            | Self::Unimplemented { at, .. }
-            | Self::OutsideAllocation { at, .. }
-            | Self::CrossesEnd { at, .. }
-            | Self::NeverWritten { at, .. }
-            | Self::Misaligned { at, .. }
-            | Self::LdsOutOfRange { at, .. }
-            | Self::LdsNeverWritten { at, .. }
-            | Self::LdsInFlight { at, .. }
-            | Self::UseBeforeWait { at, .. }
-            | Self::BarrierNotReached { at, .. }
-            | Self::LeftKernel { at, .. }
-            | Self::BudgetPassed { at, .. } => Some(at),
-            _ => None,
-        }
+        location_of!(self)
     }
 
     /// Fills in everything but the lane, which only the failing access knew.

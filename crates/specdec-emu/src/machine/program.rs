@@ -3,7 +3,7 @@
 use super::action::Action;
 use super::scoreboard::{Span, VECTOR_WORDS, WORDS};
 use crate::decode::{decode, RegisterFile, RegisterList};
-use crate::inst::{Inst, Operand};
+use crate::inst::{Format, Inst, Operand};
 use crate::op::Op;
 
 /// No step starts at this pc.
@@ -127,19 +127,5 @@ impl Program {
 
 /// A stand-in for bits that are no instruction.
 fn unknown(pc: u32) -> Inst {
-    Inst {
-        pc,
-        size: 4,
-        format: crate::inst::Format::Sopp,
-        variant: crate::inst::Variant::Plain,
-        op: Op::STrap,
-        dst: Operand::NONE,
-        sdst: Operand::NONE,
-        src: [Operand::NONE; 3],
-        data: Operand::NONE,
-        data1: Operand::NONE,
-        scale: [Operand::NONE; 2],
-        literal: 0,
-        mods: crate::inst::Mods::default(),
-    }
+    Inst::bare(pc, 4, Format::Sopp, Op::STrap)
 }
