@@ -144,7 +144,7 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
   context.enter_stage();
   const uint32_t expert_first = context.first_task(Stage::ExpertDown);
   const uint32_t expert_tasks = context.tasks(Stage::ExpertDown).tasks;
-  const uint32_t first = context.first_task(Stage::SharedDown), num_tasks = context.tasks(Stage::SharedDown).tasks;
+  const Share share = context.share(Stage::SharedDown);
   const auto locate = [&](uint32_t task) {
     return WeightTile{layer.shared_down, G::kHidden * G::kShared * 2,
                       shared_down_column<G>(context, task) * (G::kShared * 2), 0};
@@ -155,7 +155,7 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
       context,
       [&] {
         ring.fill(context, layer, expert_first);
-        gemv.prefetch(context, first, num_tasks, locate);
+        gemv.prefetch(context, share, locate);
       },
       [&] {
         ring.define();
@@ -172,9 +172,9 @@ SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
 
   gemv.template load_tokens<Scope::kDevice>(context,
                                             context.scratch(G::kSharedHiddenData, context.rows * G::kShared * 2));
-  gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
+  gemv.run(context, share, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
     if (task < G::kUpRows / abi::TILE) {
-      own_shared[task / context.grid][token][row / 2] = narrow(sums);
+      own_shared[task / share.stride][token][row / 2] = narrow(sums);
     } else {
       const uint32_t column = shared_down_column<G>(context, task) + row;
       push_partial<G::kRanks>(context, G::kOutputData, token, G::kHidden, column, sums);

@@ -39,21 +39,21 @@ SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
   context.enter_stage();
   using Tiles = MoeInTiles<G>;
   const Stage stage = mlp ? Stage::MoeIn : Stage::InProj;
-  const uint32_t first = context.first_task(stage), num_tasks = context.tasks(stage).tasks;
-  if (first >= num_tasks) return;
+  const Share share = context.share(stage);
+  if (share.empty()) return;
   const auto locate = [&](uint32_t task) {
     return mlp ? moe_in_tile<G>(layer, task) : in_proj_tile<G>(layer, task);
   };
   Gemv<G::kHidden> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, share, locate); }, [&] { gemv.define(); },
       [&] { wait_flags(context, stage, mlp ? G::kMlpXFlags : G::kAttentionXFlags, context.rows * G::kSlices); });
   gemv.template load_tokens<Scope::kDevice>(
       context, context.scratch(mlp ? G::kMlpXData : G::kAttentionXData, context.rows * G::kHidden * 2));
 
   const Span proj = context.scratch(G::kProjData, abi::MAX_ROWS * G::kInProjRows * 2);
   const Span shared = context.scratch(G::kSharedHiddenData, abi::MAX_ROWS * G::kShared * 2);
-  gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
+  gemv.run(context, share, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
     if (!mlp) {
       proj.store4<Scope::kDevice>((token * G::kInProjRows + task * abi::TILE + row) * 2, narrow(sums));
     } else if (task < Tiles::kRouter) {
@@ -75,8 +75,8 @@ SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
     }
   });
   if (!mlp) {
-    publish(context, G::kProjFlags, first);
-  } else if (num_tasks > Tiles::kFirstShared) {
+    publish(context, G::kProjFlags, share.first);
+  } else if (share.end > Tiles::kFirstShared) {
     // Flags of SharedHidden count from the workgroup of the first shared tile.
     const uint32_t start = context.tasks(stage).first_cta + Tiles::kFirstShared;
     const uint32_t index = context.relative_to(start % context.grid);

@@ -61,15 +61,15 @@ template <class G>
 SPECDEC_DEVICE void o_proj(Context& context, Descriptor& layer) {
   context.enter_stage();
   const bool whole = layer.kind == uint32_t(abi::LayerKind::Whole);
-  const uint32_t first = context.first_task(Stage::OProj), num_tasks = context.tasks(Stage::OProj).tasks;
-  if (first >= num_tasks) return;
+  const Share share = context.share(Stage::OProj);
+  if (share.empty()) return;
   constexpr uint32_t kTileBytes = abi::TILE * G::kProj * 2;
   const auto locate = [&](uint32_t task) {
     return WeightTile{layer.o_proj, G::kHidden * G::kProj * 2, task * kTileBytes, 0};
   };
   Gemv<G::kProj> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, share, locate); }, [&] { gemv.define(); },
       [&] {
         if (whole)
           wait_flags(context, Stage::OProj, G::kCoreFlags, context.producers(context.tasks(Stage::Kda).tasks));
@@ -78,13 +78,13 @@ SPECDEC_DEVICE void o_proj(Context& context, Descriptor& layer) {
     load_normalised_core<G>(context, layer, gemv);
   else
     gemv.template load_tokens<Scope::kWave>(context, Span(context.args().core, context.rows * G::kProj * 2));
-  gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
+  gemv.run(context, share, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
     const uint32_t column = task * abi::TILE + row;
     push_partial<G::kRanks>(context, G::kAttentionOutData, token, G::kHidden, column, sums);
   });
   // Behind the pushes: the other ranks wait for those, nobody waits for this.
   if (whole)
-    for (uint32_t task = first; task < context.args().requests * G::kHeads; task += context.grid)
+    for (uint32_t task = share.first; task < context.args().requests * G::kHeads; task += share.stride)
       store_conv_state<G>(context, layer, task / G::kHeads, task % G::kHeads);
 }
 

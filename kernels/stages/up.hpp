@@ -36,19 +36,19 @@ SPECDEC_DEVICE void load_normalised_latent(Context& context, Descriptor& layer, 
 template <class G>
 SPECDEC_DEVICE void up(Context& context, Descriptor& layer) {
   context.enter_stage();
-  const uint32_t first = context.first_task(Stage::Up), num_tasks = context.tasks(Stage::Up).tasks;
-  if (first >= num_tasks) return;
+  const Share share = context.share(Stage::Up);
+  if (share.empty()) return;
   constexpr uint32_t kTileBytes = abi::TILE * G::kLatentWidth * 2;
   const auto locate = [&](uint32_t task) {
     return WeightTile{layer.up, G::kUpRows * G::kLatentWidth * 2, task * kTileBytes, 0};
   };
   Gemv<G::kLatentWidth> gemv;
   fill_and_wait(
-      context, [&] { gemv.prefetch(context, first, num_tasks, locate); }, [&] { gemv.define(); },
+      context, [&] { gemv.prefetch(context, share, locate); }, [&] { gemv.define(); },
       [&] { wait_flags(context, Stage::Up, G::kLatentZFlags, context.rows * G::kLatentSlices); });
   load_normalised_latent<G>(context, layer, gemv);
-  gemv.run(context, first, num_tasks, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
-    const Float2 shared = widen(own_shared[task / context.grid][token][row / 2]);
+  gemv.run(context, share, locate, [&](uint32_t task, uint32_t token, uint32_t row, Float2 sums) {
+    const Float2 shared = widen(own_shared[task / share.stride][token][row / 2]);
     const uint32_t column = context.rank * G::kUpRows + task * abi::TILE + row;
     push_partial<G::kRanks>(context, G::kOutputData, token, G::kHidden, column, shared + sums);
   });

@@ -10,14 +10,12 @@ from kimi_k3_specdec.reference.geometry import by_name
 STAGES = ("hidden_gemv", "o_proj", "down", "up")
 """The stages that wait with weights under way; each waits in `fill_and_wait`, and nowhere else."""
 
-BYTES = 48_000
-ONE_TILE = {"o_proj": 16 * 1536 * 2 * 7 // 8, "down": 16 * 768 * 2 * 7 // 8}
-"""What a workgroup has in flight whose whole part of the stage is one tile: all of it, but the polling wave's slice."""
+BYTES = 48 << 10
 
 
 @pytest.mark.slow
 def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
-    """At least 48 KB a workgroup, or everything that the workgroup owns of the stage but the polling wave's slice."""
+    """At least 48 KiB in every workgroup that has a task of the stage, although the polling wave holds none."""
     options = RunOptions(geometry="k3", ranks=8, requests=1, speculative_tokens=1, layers=(13, 13))
     name = "layers_k3_tp8"
     outcome = run_layer(options, by_name("k3"), name, kernels.code_object(name), lambda *_: None)
@@ -29,6 +27,5 @@ def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
             waits[stage] = (least, most)
             record_property("printed", f"{stage}: {least} to {most} bytes in flight, {workgroups} workgroups")
     assert sorted(waits) == sorted(STAGES)
-    for stage, (least, most) in waits.items():
-        assert most >= BYTES, (stage, most)
-        assert least >= min(BYTES, ONE_TILE.get(stage, BYTES)), (stage, least)
+    for stage, (least, _) in waits.items():
+        assert least >= BYTES, (stage, least)

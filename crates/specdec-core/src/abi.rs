@@ -97,8 +97,9 @@ pub enum Stage {
 /// Stages of a layer.
 pub const NUM_STAGES: u32 = 15;
 
-/// Where a stage's tasks run: task `t` on workgroup `(first_cta + t) mod grid`. A stage whose tasks are waves gives
-/// task `t` to wave `t / grid` of that workgroup.
+/// Where a stage's tasks run. Workgroups count from `first_cta`, modulo the grid: the first `head_ctas` of them take
+/// tasks `0..head_tasks` in turns, the others the rest in turns. A stage whose tasks are waves has no others, and gives
+/// task `t` to wave `t / grid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct StageTasks {
@@ -106,6 +107,10 @@ pub struct StageTasks {
     pub first_cta: u32,
     /// Number of tasks; for `ExpertUp` the tasks of one expert, since the number of experts is routed.
     pub tasks: u32,
+    /// Workgroups of the first part.
+    pub head_ctas: u32,
+    /// Tasks of the first part.
+    pub head_tasks: u32,
 }
 
 /// One AttnRes seam (spec/numerics.md §3).

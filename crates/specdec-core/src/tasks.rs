@@ -5,7 +5,9 @@
 
 use thiserror::Error;
 
-use crate::abi::{Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, NUM_STAGES, OWN_TILES, SHARED_COLUMNS, TILE, WAVES};
+use crate::abi::{
+    Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, MX_GROUP, NUM_STAGES, OWN_TILES, SHARED_COLUMNS, TILE, WAVES,
+};
 use crate::geometry::Shard;
 
 /// A step's shape.
@@ -79,6 +81,35 @@ impl StepShape {
     }
 }
 
+impl StageTasks {
+    /// `tasks` dealt to the whole grid.
+    pub const fn dealt(first_cta: u32, tasks: u32, grid: u32) -> Self {
+        Self { first_cta, tasks, head_ctas: grid, head_tasks: tasks }
+    }
+
+    /// The workgroup of a task.
+    pub const fn cta(&self, grid: u32, task: u32) -> u32 {
+        let is_head = task < self.head_tasks || grid == self.head_ctas;
+        let place = if is_head {
+            task % self.head_ctas
+        } else {
+            self.head_ctas + (task - self.head_tasks) % (grid - self.head_ctas)
+        };
+        (self.first_cta + place) % grid
+    }
+
+    /// The tasks of a workgroup, in its order.
+    pub fn of(&self, grid: u32, cta: u32) -> impl Iterator<Item = u32> {
+        let place = (cta + grid - self.first_cta % grid) % grid;
+        let (first, end, stride) = if place < self.head_ctas {
+            (place, self.head_tasks, self.head_ctas)
+        } else {
+            (self.head_tasks + place - self.head_ctas, self.tasks, grid - self.head_ctas)
+        };
+        (first..end).step_by(stride as usize)
+    }
+}
+
 /// The task table of one width on one grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskTable {
@@ -99,16 +130,16 @@ impl TaskTable {
         let fits = |ok: bool, what: String| if ok { Ok(()) } else { Err(StepShapeError::Grid { grid, what }) };
         fits(grid > 0, "no workgroups".into())?;
         fits(seam <= grid * WAVES, format!("{seam} seam tasks, one for each of {} waves at most", grid * WAVES))?;
-        fits(own_tiles <= OWN_TILES * grid, format!("{own_tiles} own tiles, {OWN_TILES} a workgroup at most"))?;
-        // Every workgroup must own a task behind its last read of the routing (DESIGN "Overwrite rule").
+        // Every workgroup must own a task behind its last read of the routing (DESIGN "Overwrite rule"): `share_down`
+        // gives each a tile of shared_down.
         fits(grid <= hidden / TILE, format!("{} shared-down tiles, one for every workgroup at least", hidden / TILE))?;
 
         let mut stages = [StageTasks::default(); NUM_STAGES as usize];
         // A slice of a row belongs to the same wave in every seam: it alone touches its prefix and blocks.
         for stage in [Stage::AttentionDots, Stage::AttentionMix, Stage::MlpDots, Stage::MlpMix, Stage::Output] {
-            stages[stage as usize] = StageTasks { first_cta: 0, tasks: seam };
+            stages[stage as usize] = StageTasks::dealt(0, seam, grid);
         }
-        stages[Stage::Route as usize] = StageTasks { first_cta: 0, tasks: grid };
+        stages[Stage::Route as usize] = StageTasks::dealt(0, grid, grid);
         let mut next = seam.min(grid) % grid;
         for (stage, tasks) in [
             (Stage::InProj, shard.in_proj_rows() / TILE),
@@ -118,14 +149,20 @@ impl TaskTable {
             (Stage::ExpertUp, shard.groups()),
             (Stage::ExpertDown, shard.geometry.latent / TILE),
             (Stage::LatentNorm, shape.rows() * shard.latent_slices()),
-            (Stage::SharedDown, hidden / TILE),
         ] {
-            stages[stage as usize] = StageTasks { first_cta: next, tasks };
+            stages[stage as usize] = StageTasks::dealt(next, tasks, grid);
             next = (next + tasks) % grid;
         }
+        // Two tiles for some and one for others is as slow as two for all: then fewer workgroups, each with enough
+        // weights under way.
+        let output = &mut stages[Stage::OProj as usize];
+        output.head_ctas = output.tasks.div_ceil(output.tasks.div_ceil(grid));
+        let shared_down = share_down(shard, shape, grid, stages[Stage::ExpertDown as usize]);
+        stages[Stage::SharedDown as usize] = shared_down;
+        let most = shared_down.head_tasks.min(OWN_TILES * shared_down.head_ctas);
+        fits(own_tiles <= most, format!("{own_tiles} own tiles, {OWN_TILES} a workgroup at most"))?;
         // `Up` adds to what `SharedDown` kept: same tiles, same workgroups.
-        let first_cta = stages[Stage::SharedDown as usize].first_cta;
-        stages[Stage::Up as usize] = StageTasks { first_cta, tasks: own_tiles };
+        stages[Stage::Up as usize] = StageTasks { tasks: own_tiles, head_tasks: own_tiles, ..shared_down };
         Ok(Self { stages, grid, shape })
     }
 
@@ -133,6 +170,20 @@ impl TaskTable {
     pub const fn stage(&self, stage: Stage) -> StageTasks {
         self.stages[stage as usize]
     }
+}
+
+/// `SharedDown`'s tiles: workgroups that have a tile of `ExpertDown` come first, with this rank's own columns; those
+/// that have none take more of the others, up to the bytes of an expert tile whose picks are all different.
+fn share_down(shard: &Shard, shape: StepShape, grid: u32, expert_down: StageTasks) -> StageTasks {
+    let tasks = shard.geometry.hidden / TILE;
+    let spread = StageTasks::dealt(expert_down.first_cta, tasks, grid);
+    let Some(others) = grid.checked_sub(expert_down.tasks).filter(|others| *others > 0) else { return spread };
+    let experts = shard.geometry.experts.min(shape.rows() * shard.geometry.top_k);
+    let tile_bytes = TILE * shard.shared() * 2;
+    let expert_bytes = experts * TILE * (shard.inter() / 2 + shard.inter() / MX_GROUP);
+    let each = (tasks - expert_down.tasks).div_ceil(others).min(1 + expert_bytes / tile_bytes);
+    let head_tasks = tasks - (others * each).min(tasks - expert_down.tasks);
+    StageTasks { head_ctas: expert_down.tasks, head_tasks, ..spread }
 }
 
 #[cfg(test)]
@@ -159,8 +210,49 @@ mod tests {
                     let table = StepShape::new(requests, drafts).and_then(|s| TaskTable::new(&shard, s, geometry.grid));
                     let Ok(table) = table else { panic!("{requests} x {drafts}: {table:?}") };
                     assert!(table.stages.iter().all(|s| s.tasks > 0 && s.first_cta < geometry.grid));
+                    assert_eq!(table.stage(Stage::Up).head_ctas, table.stage(Stage::SharedDown).head_ctas);
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_workgroup_owns_what_the_table_gives_it() {
+        let Ok(shard) = K3.shard(8) else { panic!("the published split") };
+        for grid in [8, 132, 200, 224, 225, 256, 300, 447, 448] {
+            let Ok(table) = StepShape::new(1, 1).and_then(|s| TaskTable::new(&shard, s, grid)) else {
+                assert_eq!(grid, 8, "no table");
+                continue;
+            };
+            for stage in table.stages {
+                let mut owner = vec![None; stage.tasks as usize];
+                for cta in 0..grid {
+                    for task in stage.of(grid, cta) {
+                        assert_eq!(owner[task as usize].replace(cta), None, "task {task} twice");
+                        assert_eq!(stage.cta(grid, task), cta);
+                    }
+                }
+                assert!(owner.iter().all(Option::is_some), "{stage:?}");
+            }
+            let least = (0..grid).map(|cta| table.stage(Stage::SharedDown).of(grid, cta).count()).min();
+            assert!(least >= Some(1), "grid {grid}: a workgroup without a task behind the routing");
+        }
+    }
+
+    #[test]
+    fn kimi_k3_has_two_output_tiles_a_workgroup_and_five_shared_ones_where_no_expert_tile_is() {
+        let Ok(shard) = K3.shard(8) else { panic!("the published split") };
+        let counts = |drafts, stage| {
+            let Ok(table) = StepShape::new(1, drafts).and_then(|s| TaskTable::new(&shard, s, 256)) else {
+                panic!("no table")
+            };
+            let mut workgroups = std::collections::BTreeMap::new();
+            (0..256).for_each(|cta| *workgroups.entry(table.stage(stage).of(256, cta).count()).or_insert(0) += 1);
+            workgroups.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(counts(1, Stage::OProj), [(0, 32), (2, 224)]);
+        assert_eq!(counts(1, Stage::SharedDown), [(1, 160), (2, 64), (5, 32)]);
+        assert_eq!(counts(3, Stage::SharedDown), [(1, 224), (7, 32)]);
+        assert_eq!(counts(1, Stage::Up), [(0, 200), (1, 56)]);
     }
 }

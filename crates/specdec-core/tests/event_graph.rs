@@ -1,7 +1,7 @@
 //! The shipped protocol and task tables pass the event graph on every width; each way to break them is found and named.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the first surprise")]
 
-use specdec_core::abi::{Stage, MAX_REQUESTS, MAX_ROWS};
+use specdec_core::abi::{Stage, StageTasks, MAX_REQUESTS, MAX_ROWS};
 use specdec_core::event_graph::{check, Hazard, LayerShape, World};
 use specdec_core::geometry::{Geometry, Shard, K3, NANO};
 use specdec_core::layout::Region;
@@ -135,7 +135,7 @@ fn idle_workgroups(layers: &[LayerShape]) -> World {
     let mut world = World { shard: shard(&NANO, 2, grid), layers: layers.to_vec(), ..nano() };
     for table in &mut world.tables {
         table.grid = grid;
-        table.stages.iter_mut().for_each(|stage| stage.first_cta = 0);
+        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(0, stage.tasks, grid));
     }
     world
 }
@@ -162,14 +162,17 @@ fn a_task_of_the_next_layer_orders_the_routing_too() {
     let mut world = nano();
     world.shard = shard(&NANO, 2, 17);
     // One workgroup more than shared-down and output-projection tiles; the input projection has more.
-    world.tables.iter_mut().for_each(|table| table.grid = 17);
+    for table in &mut world.tables {
+        table.grid = 17;
+        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(stage.first_cta, stage.tasks, 17));
+    }
     expect_pass(&world);
 }
 
 #[test]
 fn a_lost_tile_is_found() {
     let mut world = nano();
-    world.tables.iter_mut().for_each(|table| table.stages[Stage::SharedDown as usize].tasks -= 1);
+    world.tables.iter_mut().for_each(|table| table.stages[Stage::SharedDown as usize].head_tasks -= 1);
     expect_hazard(
         &world,
         "columns that nobody pushes",

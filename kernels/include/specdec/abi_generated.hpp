@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0x9758f871d3723900
+#define SPECDEC_ABI_HASH 0xc2dc08258ce52b24
 
 namespace specdec {
 namespace abi {
@@ -187,6 +187,8 @@ struct StateGroup {
 struct StageTasks {
   uint32_t first_cta;
   uint32_t tasks;
+  uint32_t head_ctas;
+  uint32_t head_tasks;
 };
 
 }  // namespace abi

@@ -51,11 +51,11 @@ struct Gemv {
 
   // Fills the ring with the first tiles of this workgroup.
   template <class Locate>
-  SPECDEC_DEVICE void prefetch(const Context& context, uint32_t first_task, uint32_t num_tasks, Locate locate) {
+  SPECDEC_DEVICE void prefetch(const Context& context, const Share& share, Locate locate) {
 #pragma unroll
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
-      const uint32_t task = first_task + slot * context.grid;
-      if (task < num_tasks)
+      const uint32_t task = share.first + slot * share.stride;
+      if (task < share.end)
         load_chunk(context, locate(task), slot, 0);
       else
         define(slot);
@@ -81,17 +81,17 @@ struct Gemv {
       tokens[s] = __builtin_bit_cast(Bf16x8, span.load16<kScope>(offset + s * (kStep * 2)));
   }
 
-  // Walks this workgroup's tasks from `first_task`. `store(task, token, row, sums)` gets two neighbouring weight rows
+  // Walks this workgroup's tasks. `store(task, token, row, sums)` gets two neighbouring weight rows
   // of a token's column, on the first 128 threads.
   template <class Locate, class Store>
-  SPECDEC_DEVICE void run(Context& context, uint32_t first_task, uint32_t num_tasks, Locate locate, Store store) {
+  SPECDEC_DEVICE void run(Context& context, const Share& share, Locate locate, Store store) {
     uint32_t parity = 0;
-    for (uint32_t task = first_task; task < num_tasks; task += kBody * context.grid) {
+    for (uint32_t task = share.first; task < share.end; task += kBody * share.stride) {
 #pragma unroll
       for (uint32_t tile = 0; tile < kBody; ++tile) {
-        const uint32_t current = task + tile * context.grid;
-        if (current >= num_tasks) break;
-        const uint32_t next = current + kBody * context.grid;
+        const uint32_t current = task + tile * share.stride;
+        if (current >= share.end) break;
+        const uint32_t next = current + kBody * share.stride;
         Float4 sum = {0, 0, 0, 0};
 #pragma unroll
         for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
@@ -102,7 +102,7 @@ struct Gemv {
           // The slot's next content: the other half of this tile, or the tile `kSlots` further on.
           if (chunk + 1 < kChunks)
             load_chunk(context, locate(current), slot, chunk + 1);
-          else if (next < num_tasks)
+          else if (next < share.end)
             load_chunk(context, locate(next), slot, 0);
         }
         reduce_tile(context, parity, current, arch::finish(sum), store);

@@ -16,6 +16,12 @@ using Descriptor = arch::Constant<abi::LayerDescriptor>;
 // Set once this workgroup has given up: from then on it waits for nothing and publishes poison.
 SPECDEC_SHARED uint32_t workgroup_failed;
 
+// Tasks of one workgroup: first, first + stride, ... below end.
+struct Share {
+  uint32_t first, end, stride;
+  SPECDEC_DEVICE bool empty() const { return first >= end; }
+};
+
 // What every stage needs to know of its launch, in scalar registers.
 struct Context {
   uint32_t cta, grid, thread, lane, wave;
@@ -49,14 +55,21 @@ struct Context {
     lane = thread % abi::WAVE_SIZE;
   }
 
-  // Tasks of a stage: task t belongs to workgroup (first + t) mod grid.
   SPECDEC_DEVICE arch::Constant<abi::StageTasks>& tasks(Stage stage) const {
     return arch::constant<abi::StageTasks>(args().stages)[uint32_t(stage)];
   }
   SPECDEC_DEVICE uint32_t relative_to(uint32_t first_cta) const {
     return cta >= first_cta ? cta - first_cta : cta + grid - first_cta;
   }
+  // A stage that is dealt to the whole grid: task t belongs to workgroup (first + t) mod grid.
   SPECDEC_DEVICE uint32_t first_task(Stage stage) const { return relative_to(tasks(stage).first_cta); }
+  // Any stage: this workgroup's share of its tasks.
+  SPECDEC_DEVICE Share share(Stage stage) const {
+    auto& row = tasks(stage);
+    const uint32_t place = relative_to(row.first_cta), head = row.head_ctas;
+    if (place < head) return {place, row.head_tasks, head};
+    return {row.head_tasks + place - head, row.tasks, grid - head};
+  }
   // A stage whose tasks are waves: at most one task each.
   SPECDEC_DEVICE uint32_t wave_task(Stage stage) const { return first_task(stage) + wave * grid; }
   SPECDEC_DEVICE uint32_t producers(uint32_t num_tasks) const { return num_tasks < grid ? num_tasks : grid; }

@@ -157,7 +157,7 @@ impl World {
                     hazards.push(Hazard::FlagOutside { region, producers, flags });
                 }
             }
-            let tiles = builder.cells.own_tiles().div_ceil(table.grid.max(1));
+            let tiles = builder.cells.own_tiles().div_ceil(table.stage(Stage::Up).head_ctas.max(1));
             if tiles > OWN_TILES {
                 hazards.push(Hazard::OwnTilesOutside { tiles, held: OWN_TILES });
             }

@@ -11,7 +11,7 @@ impl Builder<'_> {
         let grid = moment.table.grid;
         let cells = self.cells;
         for task in 0..stage.tasks.min(grid * WAVES) {
-            let cta = (stage.first_cta + task) % grid;
+            let cta = stage.cta(grid, task);
             let wave = task / grid;
             let actor = Actor { rank, cta, wave: Some(wave), task };
             let node = self.alone(moment, actor, wave);
@@ -35,7 +35,7 @@ impl Builder<'_> {
         let stage = moment.table.stage(row.stage);
         let grid = moment.table.grid;
         for task in 0..self.cells.routed_tasks(moment.table).min(grid) {
-            let actor = Actor { rank, cta: (stage.first_cta + task) % grid, wave: None, task };
+            let actor = Actor { rank, cta: stage.cta(grid, task), wave: None, task };
             let node = self.barrier(moment, actor);
             for read in &row.reads {
                 self.read(moment, *read, actor, node);
@@ -51,15 +51,14 @@ impl Builder<'_> {
         let stage = moment.table.stage(row.stage);
         let grid = moment.table.grid;
         for cta in 0..grid {
-            let first = (cta + grid - stage.first_cta % grid) % grid;
             // Route does its work once in every workgroup, whatever its table says.
             let own = |write: &Access| write.phase == Phase::BeforeEntry;
-            let num_tasks = if row.writes.iter().any(own) { 0 } else { stage.tasks };
-            let tasks: Vec<u32> = (first..num_tasks).step_by(grid as usize).collect();
+            let tasks: Vec<u32> = if row.writes.iter().any(own) { Vec::new() } else { stage.of(grid, cta).collect() };
             if row.unit == Unit::Workgroup && tasks.is_empty() {
                 continue;
             }
-            self.workgroup(moment, row, Actor { rank, cta, wave: None, task: first }, &tasks);
+            let task = tasks.first().copied().unwrap_or(cta);
+            self.workgroup(moment, row, Actor { rank, cta, wave: None, task }, &tasks);
         }
     }
 
@@ -126,8 +125,9 @@ impl Builder<'_> {
         }
         let is_tail = |access: &Access| access.phase == Phase::Tail;
         let requests = moment.table.shape.requests;
-        let tail: Vec<u32> =
-            (actor.task..requests * self.cells.shard.heads()).step_by(moment.table.grid as usize).collect();
+        let tail: Vec<u32> = (actor.task..requests * self.cells.shard.heads())
+            .step_by(moment.table.stage(row.stage).head_ctas as usize)
+            .collect();
         if row.reads.iter().any(|r| is_tail(r) && moment.holds(r.when, has_task)) && !tail.is_empty() {
             for task in tail {
                 self.tail(moment, row, Actor { task, ..actor }, self.cells.conv_waves(), is_tail);
