@@ -1,5 +1,3 @@
 """Low-latency speculative decoding of Kimi-K3 on AMD MI355X (gfx950), as a plug-in for vLLM."""
 
-from importlib.metadata import version
-
-__version__ = version("kimi-k3-specdec")
+from ._native import __version__ as __version__

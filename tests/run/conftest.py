@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kimi_k3_specdec.cli import app
+from kimi_k3_specdec.cli import application
 
 Run = Callable[..., dict[str, Any]]
 
@@ -19,7 +19,7 @@ MEASURED = ("timing", "seconds", "wave_instructions_per_second", "peak_memory_by
 
 def invoke(*words: object) -> Result:
     """`kimi-k3-specdec WORDS`."""
-    return CliRunner().invoke(app, [str(w) for w in words])
+    return CliRunner().invoke(application(), [str(w) for w in words])
 
 
 def report(*words: object, exit_code: int = 0) -> dict[str, Any]:

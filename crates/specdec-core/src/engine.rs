@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::abi::{
     launch_flags, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
 };
+use crate::buffers::{RankBuffers, MAX_GROUPS};
 use crate::device::{Device, Launch, MemoryKind};
 use crate::encode::Encode;
 use crate::geometry::Shard;
@@ -23,8 +24,6 @@ use crate::tasks::{StepShape, StepShapeError, TaskTable};
 
 /// Kernel symbol of every build.
 const SYMBOL: &str = "layers";
-/// Most state groups (KDA cache groups) of a model.
-const MAX_GROUPS: u64 = 64;
 /// Ticks of the kernels' clock in a second.
 pub const TICKS_PER_SECOND: f64 = 1e8;
 
@@ -121,6 +120,7 @@ impl<D: Device> Engine<D> {
         }
         let layout = Layout::new(&shard);
         let witness = WitnessLayout::new(&shard);
+        let buffers = RankBuffers::new(&shard);
         let num_layers = u64::from(shard.geometry.num_layers);
         let mut modules = Vec::new();
         for code_object in code_objects {
@@ -130,30 +130,29 @@ impl<D: Device> Engine<D> {
         for index in 0..shard.ranks {
             let rank = Rank(index as u8);
             let mut take = |kind, bytes, name: &str| device.allocate(rank, kind, bytes, name);
-            let descriptor_bytes = size_of::<LayerDescriptor>() as u64;
             ranks.push(RankState {
                 module: modules[if modules.len() == 1 { 0 } else { index as usize }],
-                scratch: take(MemoryKind::Device, layout.scratch_bytes, "scratch")?,
-                peer: take(MemoryKind::Uncached, layout.peer_bytes(), "peer buffer")?,
+                scratch: take(MemoryKind::Device, buffers.scratch_bytes, "scratch")?,
+                peer: take(MemoryKind::Uncached, buffers.peer_bytes, "peer buffer")?,
                 peers: [0; MAX_RANKS as usize],
                 alarm: DeviceAddress::NULL,
-                epoch: take(MemoryKind::Device, 64, "epoch")?,
-                health: take(MemoryKind::Device, health::bytes(shard.geometry.grid), "health")?,
-                abort: take(MemoryKind::HostPinned, 64, "abort word")?,
+                epoch: take(MemoryKind::Device, buffers.epoch_bytes, "epoch")?,
+                health: take(MemoryKind::Device, buffers.health_bytes, "health")?,
+                abort: take(MemoryKind::HostPinned, buffers.abort_bytes, "abort word")?,
                 witness: if with_witness {
                     Some(take(MemoryKind::Device, witness.bytes * num_layers, "witness")?)
                 } else {
                     None
                 },
-                descriptors: take(MemoryKind::Device, descriptor_bytes * num_layers, "layer descriptors")?,
+                descriptors: take(MemoryKind::Device, buffers.descriptor_bytes, "layer descriptors")?,
                 bound: vec![false; num_layers as usize],
-                groups: take(MemoryKind::Device, size_of::<StateGroup>() as u64 * MAX_GROUPS, "state groups")?,
+                groups: take(MemoryKind::Device, buffers.state_group_bytes, "state groups")?,
                 tables: HashMap::new(),
             });
         }
-        let buffers: Vec<DeviceAddress> = ranks.iter().map(|state| state.peer).collect();
+        let peers: Vec<DeviceAddress> = ranks.iter().map(|state| state.peer).collect();
         for (index, state) in ranks.iter_mut().enumerate() {
-            for (owner, &buffer) in buffers.iter().enumerate() {
+            for (owner, &buffer) in peers.iter().enumerate() {
                 let mapped = device.map_peer(buffer, Rank(owner as u8), Rank(index as u8))?;
                 state.peers[owner] = mapped.offset(u64::from(PEER_HEAD_BYTES)).0;
                 if owner == 0 {

@@ -135,6 +135,17 @@ impl GeometryError {
     }
 }
 
+impl LayerKind {
+    /// What the kernels run of a layer that has experts and a block before it.
+    pub const fn of(is_kda: bool, writes_block: bool) -> Option<Self> {
+        match (is_kda, writes_block) {
+            (true, _) => Some(Self::Whole),
+            (false, false) => Some(Self::Ffn),
+            (false, true) => None,
+        }
+    }
+}
+
 impl Geometry {
     /// The geometry of that name.
     pub fn by_name(name: &str) -> Result<&'static Self, GeometryError> {
@@ -170,11 +181,9 @@ impl Geometry {
 
     /// What the kernels run of a layer, or `None`: layer 0 (dense), or an MLA layer that writes a block.
     pub fn layer_kind(&self, layer: Layer) -> Option<LayerKind> {
-        match (layer.0, self.attention(layer)) {
-            (0, _) => None,
-            (_, Attention::Kda) => Some(LayerKind::Whole),
-            (_, Attention::Mla) if self.is_block_write(layer) => None,
-            (_, Attention::Mla) => Some(LayerKind::Ffn),
+        match layer.0 {
+            0 => None,
+            _ => LayerKind::of(self.attention(layer) == Attention::Kda, self.is_block_write(layer)),
         }
     }
 

@@ -4,7 +4,10 @@
 
 pub mod abi;
 pub mod binding;
+pub mod buffers;
+pub mod config;
 pub mod device;
+pub mod doctor;
 pub mod encode;
 pub mod engine;
 pub mod event_graph;

@@ -27,12 +27,17 @@ impl Run {
 
 /// The runs of a geometry's served layers inside `layers`, in order.
 pub fn runs(geometry: &Geometry, layers: RangeInclusive<u8>) -> Vec<Run> {
+    let layers = layers.map(Layer).filter(|layer| u32::from(layer.0) < geometry.num_layers);
+    runs_of(layers.filter_map(|layer| geometry.layer_kind(layer).map(|kind| (layer, kind))))
+}
+
+/// The runs of served layers, given in order.
+pub fn runs_of(layers: impl IntoIterator<Item = (Layer, LayerKind)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for layer in layers.map(Layer).filter(|layer| u32::from(layer.0) < geometry.num_layers) {
-        match (geometry.layer_kind(layer), runs.last_mut()) {
-            (None, _) => {}
-            (Some(LayerKind::Whole), Some(run)) if run.last.0 + 1 == layer.0 => run.last = layer,
-            (Some(_), _) => runs.push(Run { first: layer, last: layer }),
+    for (layer, kind) in layers {
+        match runs.last_mut() {
+            Some(run) if kind == LayerKind::Whole && run.last.0 + 1 == layer.0 => run.last = layer,
+            _ => runs.push(Run { first: layer, last: layer }),
         }
     }
     runs

@@ -1,10 +1,12 @@
 //! The HIP driver behind `specdec_core::device::Device`, loaded at run time: sys -> result -> safe.
 //!
-//! This slice finds the library and describes its devices, so that a command can say what a machine has. Memory, modules,
-//! launches and peers come with the runtime; the emulator runs the same code objects until then.
+//! This slice finds the library and describes the machine and its devices, so that a command can say what is there.
+//! Modules, launches and peers come with the runtime; the emulator runs the same code objects until then.
 
+pub mod probe;
 mod result;
 mod sys;
+pub mod topology;
 
 use std::path::PathBuf;
 
@@ -43,7 +45,7 @@ impl HipError {
     /// What to do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "install ROCm 7.2 or newer, or use `--device emulator`",
+            Self::NotFound { .. } => "install a ROCm newer than 7.2.3, or use `--device emulator`",
             Self::MissingFunction { .. } => "install a complete ROCm; the library is too old or another one",
             Self::Call { .. } => "check that the user may open /dev/kfd and that the driver is loaded",
         }

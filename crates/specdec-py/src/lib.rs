@@ -4,6 +4,8 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "PyO3 hands over arguments that it has made")]
 
+mod config;
+mod doctor;
 mod engine;
 mod error;
 mod geometry;
@@ -42,13 +44,34 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add(name, value)?;
     }
+    config::add_constants(module)?;
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
     module.add_class::<engine::PyEngine>()?;
+    module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::doctor_variables, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::import_page, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::is_version, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::probe_hip, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::read_topology, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::hip_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(config::unsupported, module)?)?;
+    module.add_function(wrap_pyfunction!(config::step_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(config::platform_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(config::m1_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(config::m1c_serves, module)?)?;
+    module.add_function(wrap_pyfunction!(config::piecewise_graphs_only, module)?)?;
+    module.add_function(wrap_pyfunction!(config::layer_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(config::text_shapes, module)?)?;
+    module.add_function(wrap_pyfunction!(config::unknown_backend, module)?)?;
+    module.add_function(wrap_pyfunction!(config::widths, module)?)?;
+    module.add_function(wrap_pyfunction!(config::decode_config, module)?)?;
+    module.add_function(wrap_pyfunction!(config::examine, module)?)?;
+    module.add_function(wrap_pyfunction!(config::example_deployment, module)?)?;
+    module.add_function(wrap_pyfunction!(config::deployment_schema, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xc2dc08258ce52b24
+#define SPECDEC_ABI_HASH 0xcbba475f5aad7824
 
 namespace specdec {
 namespace abi {

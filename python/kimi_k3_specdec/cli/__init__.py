@@ -1,23 +1,34 @@
-"""The command `kimi-k3-specdec`."""
+"""The command `kimi-k3-specdec`. No command imports torch before it runs: `--help` and `check` answer at once."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Iterable
 
 import typer
 
-from . import demo, run
+COMMANDS = ("run", "demo", "check", "doctor")
+"""Each is a module of this package with HELP and `command`."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Low-latency speculative decoding of Kimi-K3.")
-app.command("run", help=run.HELP)(run.command)
-app.command("demo", help=demo.HELP)(demo.command)
+
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    # Without it, typer takes a single command for the whole command line.
+    app.callback(help="Low-latency speculative decoding of Kimi-K3.")(lambda: None)
+    for name in names:
+        module = importlib.import_module(f".{name}", __name__)
+        app.command(name, help=module.HELP, cls=getattr(module, "CLASS", None))(module.command)
+    return app
 
 
 def main() -> None:
-    """Entry point: exit status 0 equal, 1 different, 2 cannot run."""
+    """Entry point: exit status 0 equal or served, 1 different or refused, 2 cannot run."""
     try:
-        app()
+        # typer takes milliseconds for each parameter of each command: only those of the one that was called.
+        called = sys.argv[1:2]
+        application(called if called and called[0] in COMMANDS else COMMANDS)()
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from ..decoding.options import FaultSpec, RunOptions
-from ..decoding.outcome import Outcome
-from ..decoding.run import run
-from ..decoding.table import show
 from .messages import DIFFERENT, progress, refusals
+
+if TYPE_CHECKING:
+    from ..decoding.outcome import Outcome
 
 HELP = "Decode a nano model on two emulated ranks, then inject a fault and show that the checks find it."
 
@@ -22,6 +21,12 @@ def command(
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
     """See HELP."""
+    # Seconds of imports (torch) that other commands and `--help` do without.
+    from rich.console import Console
+
+    from ..decoding.run import run
+    from ..decoding.table import show
+
     options = RunOptions(steps=steps, seed=seed)
     fault = FaultSpec("nibble", 1, seed)
     with refusals(debug):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import _native
-from ..decoding.refusal import Refusal
-from ..decoding.session import Progress as Report
-from ..kernels import KernelPackageError
-from ..reference.checkpoint import CheckpointError
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    from ..decoding.session import Progress as Report
 
 CANNOT_RUN = 2
 DIFFERENT = 1
 
-REFUSED = (Refusal, KernelPackageError, CheckpointError, _native.Refused, _native.MachineError)
+REFUSED = (UserError, _native.Refused, _native.MachineError)
 """Errors that say what to do; any other is a defect of this package."""
 
 
@@ -48,6 +47,9 @@ def refusals(debug: bool) -> Iterator[None]:
 @contextmanager
 def progress() -> Iterator[Report]:
     """A progress bar on stderr, where that is a terminal; otherwise silence."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())

@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ..decoding.options import DEVICES, FAULT_KINDS, FaultSpec, RunOptions, parse_layers
-from ..decoding.refusal import Refusal
-from ..decoding.report import as_json
-from ..decoding.run import run
-from ..decoding.table import show
+from ..errors import UserError
 from .messages import DIFFERENT, progress, refusals
 
 HELP = (
@@ -45,9 +41,16 @@ def command(
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
     """See HELP."""
+    # Seconds of imports (torch) that other commands and `--help` do without.
+    from rich.console import Console
+
+    from ..decoding.report import as_json
+    from ..decoding.run import run
+    from ..decoding.table import show
+
     with refusals(debug):
         if device not in DEVICES:
-            raise Refusal(f"unknown device `{device}`", f"choose one of {', '.join(DEVICES)}")
+            raise UserError(f"unknown device `{device}`", f"choose one of {', '.join(DEVICES)}")
         options = RunOptions(geometry, ranks, requests, speculative_tokens, steps, parse_layers(layers), seed,
                              schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None)
         with progress() as report:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..errors import UserError
 from ..reference.geometry import Geometry
 from ..reference.kda import KdaState
 from ..reference.weights import RankWeights
-from .refusal import Refusal
 from .slots import group_of
 
 FIELDS = {
@@ -49,7 +49,7 @@ EXPERT_FIELDS = ("w13", "w13_scale", "w2", "w2_scale")
 def layer_tensors(weights: RankWeights, layer: int, specs: dict) -> dict[str, Tensor]:
     """Field -> this rank's tensor as the kernels read it; `specs` are `layer_specs` of the geometry.
 
-    Raises Refusal that lists every tensor of another dtype or shape, or that is not contiguous.
+    Raises UserError that lists every tensor of another dtype or shape, or that is not contiguous.
     """
     loaded = weights.layers[layer]
     problems, out = [], {}
@@ -67,7 +67,7 @@ def layer_tensors(weights: RankWeights, layer: int, specs: dict) -> dict[str, Te
         else:
             out[field] = tensor
     if problems:
-        raise Refusal(f"layer {layer}'s weights on rank {weights.rank} do not fit: {'; '.join(problems)}",
+        raise UserError(f"layer {layer}'s weights on rank {weights.rank} do not fit: {'; '.join(problems)}",
                       "pass what the loader makes of this geometry's checkpoint")
     out["router"] = out["router"][weights.router_rows]
     out["latent_down"] = out["latent_down"][weights.latent_rows]

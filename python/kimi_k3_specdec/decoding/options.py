@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from .refusal import Refusal
+from ..errors import UserError
 
 FAULT_KINDS = ("nibble", "scale", "conv-index", "k-step", "tag")
 DEVICES = ("emulator", "hip", "cuda")
@@ -28,7 +28,7 @@ class FaultSpec:
         """`KIND@RANK[:SEED]`."""
         found = re.fullmatch(r"([a-z-]+)@(\d+)(?::(\d+))?", text)
         if not found or found[1] not in FAULT_KINDS:
-            raise Refusal(f"`{text}` is no fault", f"write KIND@RANK or KIND@RANK:SEED, KIND one of "
+            raise UserError(f"`{text}` is no fault", f"write KIND@RANK or KIND@RANK:SEED, KIND one of "
                                                    f"{', '.join(FAULT_KINDS)}")
         return FaultSpec(found[1], int(found[2]), int(found[3] or 0))
 
@@ -66,13 +66,13 @@ class RunOptions:
         return self.requests * self.rows_per_request
 
     def check_ranges(self) -> None:
-        """Raises Refusal for a number that no run can have, before anything narrower sees it."""
+        """Raises UserError for a number that no run can have, before anything narrower sees it."""
         least = {"ranks": 1, "requests": 1, "speculative_tokens": 0, "steps": 1, "seed": 0, "schedule_seed": 0}
         for name, low in least.items():
             value, high = getattr(self, name), MAX_SEED if name.endswith("seed") else MAX_COUNT
             if not low <= value <= high:
                 option = f"--{name.replace('_', '-')}"
-                raise Refusal(f"{option} {value}: it must be {low} to {high}", f"choose {option} in that range")
+                raise UserError(f"{option} {value}: it must be {low} to {high}", f"choose {option} in that range")
 
     def command(self, *, steps: int | None = None, layers: tuple[int, int] | None = None) -> str:
         """The shell command that repeats this run, or its first `steps` steps, or with only `layers` on the device."""
@@ -95,5 +95,5 @@ def parse_layers(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if not found or int(found[2] or found[1]) < int(found[1]):
-        raise Refusal(f"`{text}` is no range of layers", "write FIRST-LAST, such as 1-4")
+        raise UserError(f"`{text}` is no range of layers", "write FIRST-LAST, such as 1-4")
     return int(found[1]), int(found[2] or found[1])

@@ -7,6 +7,7 @@ import time
 import torch
 from torch import Generator, Tensor
 
+from ..errors import UserError
 from ..reference import moe
 from ..reference.geometry import Geometry
 from ..reference.kda import KdaState
@@ -20,7 +21,6 @@ from .digest import Digests, states_digest
 from .machine import Machine
 from .options import RunOptions
 from .outcome import Outcome, check_launch, new_outcome
-from .refusal import Refusal
 from .session import Progress
 from .slots import SlotPlan
 
@@ -41,10 +41,10 @@ class _Reached(Exception):
 def run_layer(options: RunOptions, geometry: Geometry, name: str, code_object: bytes, progress: Progress) -> Outcome:
     """Runs the one layer of `options.layers` once."""
     if options.layers is None or options.layers[0] != options.layers[1]:
-        raise Refusal(f"a checkpoint of `{geometry.name}` is too large to make here, its layers run one at a time",
+        raise UserError(f"a checkpoint of `{geometry.name}` is too large to make here, its layers run one at a time",
                       "name one layer, such as --layers 13-13")
     if options.checkpoint is not None or options.fault is not None:
-        raise Refusal(f"one layer of `{geometry.name}` has random weights: no checkpoint and no fault apply to it",
+        raise UserError(f"one layer of `{geometry.name}` has random weights: no checkpoint and no fault apply to it",
                       "leave --checkpoint and --fault out, or use --geometry nano")
     layer = options.layers[0]
     progress("random weights", 0, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from .. import _native
+from ..errors import UserError
 from ..reference import checkpoint
 from ..reference.chain import active_tokens
 from ..reference.geometry import Geometry, by_name
@@ -22,7 +23,6 @@ from .options import RunOptions
 from .oracle import Truth, continue_prompts
 from .outcome import Outcome, new_outcome
 from .real_layer import run_layer
-from .refusal import Refusal
 from .session import Progress, Request, Session
 from .slots import SlotPlan
 
@@ -31,7 +31,7 @@ WHOLE_MODEL_BYTES = 1 << 30
 
 
 def run(options: RunOptions, progress: Progress) -> Outcome:
-    """Runs what `options` say. Raises Refusal, or an error with a `hint`, when that cannot start."""
+    """Runs what `options` say. Raises UserError, or an error with a `hint`, when that cannot start."""
     started = time.perf_counter()
     _check(options)
     geometry = by_name(options.geometry)
@@ -54,7 +54,7 @@ def is_real(geometry: Geometry) -> bool:
 def _check(options: RunOptions) -> None:
     """Everything that the options alone can get wrong."""
     if options.device != "emulator":
-        raise Refusal(f"device `{options.device}` cannot be used: this release runs the kernels in the emulator only",
+        raise UserError(f"device `{options.device}` cannot be used: this release runs the kernels in the emulator only",
                       "leave --device out, or say --device emulator")
     options.check_ranges()
     served = _native.geometry(options.geometry, options.ranks)["served"]
@@ -63,10 +63,10 @@ def _check(options: RunOptions) -> None:
         first, last = options.layers
         unserved = [i for i in range(first, last + 1) if i not in served]
         if unserved:
-            raise Refusal(f"layers {first}-{last}: the kernels do not serve {_ranges(unserved)} of "
+            raise UserError(f"layers {first}-{last}: the kernels do not serve {_ranges(unserved)} of "
                           f"`{options.geometry}`", f"choose among {_ranges(sorted(served))}")
     if options.fault is not None and options.fault.rank >= options.ranks:
-        raise Refusal(f"fault `{options.fault}`: there is no rank {options.fault.rank}",
+        raise UserError(f"fault `{options.fault}`: there is no rank {options.fault.rank}",
                       f"name a rank of 0 to {options.ranks - 1}")
 
 

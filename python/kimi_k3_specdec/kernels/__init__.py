@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kimi_k3_specdec import _native
+from kimi_k3_specdec.errors import UserError
 
 SCHEMA = 1
 TARGET = "gfx950"
@@ -16,15 +17,14 @@ PACKAGE = Path(__file__).parent
 REBUILD = "run `python3 kernels/build.py` in the source tree, or install the wheel again"
 
 
-class KernelPackageError(Exception):
+class KernelPackageError(UserError):
     """The packaged code objects cannot be used: `what` is wrong, `why` it matters, and a `hint` what to do."""
 
     def __init__(self, what: str, why: str, hint: str = REBUILD) -> None:
         """The message is `what: why`; the hint stays separate, for the command line to print on its own line."""
-        super().__init__(f"{what}: {why}")
+        super().__init__(f"{what}: {why}", hint)
         self.what = what
         self.why = why
-        self.hint = hint
 
 
 def manifest(*, abi_hash: str | None = None, package: Path = PACKAGE) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ..errors import UserError
 from .geometry import CONV_HISTORY, Geometry
 from .loader import rank_weights
 from .random_weights import checkpoint_specs, checkpoint_tensors
@@ -24,13 +25,13 @@ CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
 _SAFETENSORS_NAMES = {torch.bfloat16: "BF16", torch.float32: "F32", torch.uint8: "U8"}
 
 
-class CheckpointError(Exception):
+class CheckpointError(UserError):
     """A checkpoint that cannot be used; the message lists every problem."""
 
     def __init__(self, path: Path, problems: list[str], hint: str) -> None:
         """`problems`: found against needed, one a line; `hint`: what the user can do."""
-        self.path, self.problems, self.hint = path, problems, hint
-        super().__init__(f"checkpoint `{path}` cannot be used:\n" + "\n".join(f"  - {p}" for p in problems))
+        self.path, self.problems = path, problems
+        super().__init__(f"checkpoint `{path}` cannot be used:\n" + "\n".join(f"  - {p}" for p in problems), hint)
 
 
 def config(geometry: Geometry) -> dict[str, object]:

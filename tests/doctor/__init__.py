@@ -1,0 +1,1 @@
+"""`doctor`: verdicts from facts, facts from a machine."""
