@@ -6,10 +6,12 @@
 
 mod config;
 mod doctor;
+mod emulator;
 mod engine;
 mod error;
 mod geometry;
 mod inspect;
+mod statistics;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -49,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
     module.add_class::<engine::PyEngine>()?;
+    module.add_class::<emulator::PyMachine>()?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::doctor_variables, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::import_page, module)?)?;

@@ -260,7 +260,8 @@ impl Memory {
         Ok(())
     }
 
-    fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
+    /// Checks the host's access; the allocation's index and the offset there.
+    pub fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
         let refused = || EmulatorError::HostAccess { address, bytes, near: self.near(address) };
         self.check("host access", address, bytes).map_err(|_| refused())
     }
