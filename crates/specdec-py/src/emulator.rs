@@ -4,8 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use specdec_core::config::json;
 use specdec_core::device::{Device, MemoryKind};
 use specdec_core::ids::{DeviceAddress, Rank};
+use specdec_emu::case::Case;
 use specdec_emu::machine::{Emulator, EmulatorError, GridLaunch, KernelInfo, ModuleHandle, Options, Stall};
 
 use crate::error;
@@ -200,4 +202,13 @@ fn kernel_row<'py>(py: Python<'py>, kernel: &KernelInfo) -> PyResult<Bound<'py, 
         row.set_item(name, value)?;
     }
     Ok(row)
+}
+
+/// A case of `emulate`, checked as far as it can be without its files: (every key as JSON, warnings). Raises `Refused`
+/// with the JSON path.
+#[pyfunction]
+pub fn parse_case(text: &str) -> PyResult<(String, Vec<String>)> {
+    let parsed = Case::parse(text).map_err(|e| error::refused(e.to_string(), e.hint()))?;
+    let text = json::write(&parsed.value).map_err(|e| error::refused(e, "report this as a defect"))?;
+    Ok((text, parsed.warnings))
 }

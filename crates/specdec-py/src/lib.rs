@@ -58,6 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(doctor::is_version, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::probe_hip, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::read_topology, module)?)?;
+    module.add_function(wrap_pyfunction!(emulator::parse_case, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;

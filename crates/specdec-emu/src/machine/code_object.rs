@@ -101,8 +101,7 @@ impl CodeObject {
             return Err(bad("the text section is outside the loadable segments"));
         }
         let metadata = Metadata::parse(metadata_note(header, endian, elf)?)?;
-        let processor = metadata.target.rsplit("--").next().unwrap_or("").split(':').next().unwrap_or("");
-        if processor != TARGET {
+        if processor(&metadata.target) != TARGET {
             return Err(EmulatorError::WrongTarget { found: metadata.target, needed: TARGET });
         }
         let symbols = sections.symbols(endian, elf, object::elf::SHT_SYMTAB).map_err(bad)?;
@@ -132,6 +131,13 @@ impl CodeObject {
             available: self.kernels.iter().map(|kernel| kernel.info.symbol.clone()).collect(),
         })
     }
+}
+
+/// The processor of a target's name: compilers write its triple, `-`, the processor, and features behind `:`; the
+/// triple's fields differ between them.
+fn processor(target: &str) -> &str {
+    let name = target.split(':').next().unwrap_or("");
+    name.rsplit('-').next().unwrap_or("")
 }
 
 fn check_target(header: &Header, endian: LittleEndian) -> Result<(), EmulatorError> {
@@ -221,4 +227,18 @@ fn kernel_of(
         code_bytes: (end - start) as u32,
     };
     Ok(Kernel { info, descriptor, metadata, code: start as u32..end as u32, entry: entry as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_name_the_target_differently() {
+        for name in ["amdgcn-amd-amdhsa--gfx950", "amdgcn-amd-amdhsa--gfx950:sramecc+:xnack-", "gfx950"] {
+            assert_eq!(processor(name), TARGET);
+        }
+        assert_eq!(processor("amdgpu9.50-amd-amdhsa-unknown-gfx950"), TARGET);
+        assert_eq!(processor("amdgcn-amd-amdhsa--gfx942:xnack-"), "gfx942");
+    }
 }
