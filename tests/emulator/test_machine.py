@@ -107,6 +107,35 @@ def test_three_dimensions_and_dynamic_lds() -> None:
     assert (found == np.arange(12 * 64).reshape(12, 64)[:, ::-1]).all()
 
 
+def test_arguments_are_packed_where_the_metadata_says() -> None:
+    """Integers, floats and bytes, with the compiler's padding; hidden arguments are the machine's."""
+    source = """
+    struct Pair { short a, b; };
+    extern "C" __attribute__((global)) void sum(double* out, signed char a, float b, Pair c, double d) {
+      out[__builtin_amdgcn_workitem_id_x()] = a + b + c.a * c.b + d + __builtin_amdgcn_workgroup_size_x();
+    }
+    """
+    machine = Machine()
+    module = machine.load(compile_hip(source))
+    kernel = module.kernels["sum"]
+    assert [argument.offset for argument in kernel.arguments[:5]] == [0, 8, 12, 16, 24]
+    assert any(argument.is_hidden for argument in kernel.arguments[5:])
+    out = machine.allocate(64 * 8, initialised=False)
+    packed = kernel.pack(out, -3, 0.5, struct.pack("<hh", -7, 11), np.float64(0.25))
+    assert packed == struct.pack("<Qb3xfhh4xd", out, -3, 0.5, -7, 11, 0.25)
+    machine.launch(module, "sum", 1, 64, packed)
+    machine.run()
+    assert (np.frombuffer(machine.read(out, 64 * 8), np.float64) == -3 + 0.5 - 77 + 0.25 + 64).all()
+    for values, message in (((out, 1, 2.0, b"1234"), "got 4 arguments; it takes 5"),
+                            ((out, 128 + 128, 2.0, b"1234", 0.0), "argument 1 of `sum` has 1 bytes, which 256"),
+                            ((-(2**63) - 1, 1, 2.0, b"1234", 0.0), "argument 0 of `sum` has 8 bytes"),
+                            ((out, 1.0, 2.0, b"1234", 0.0), "argument 1 of `sum` has 1 bytes, which 1.0"),
+                            ((out, 1, 2.0, b"12345", 0.0), "argument 3 of `sum` has 4 bytes")):
+        with pytest.raises(Refused, match=re.escape(message)) as caught:
+            kernel.pack(*values)
+        assert caught.value.hint
+
+
 def test_a_run_releases_the_gil_and_ends_at_its_budget() -> None:
     """Another thread counts while a kernel spins."""
     machine = Machine(budget=20_000_000)

@@ -201,6 +201,9 @@ fn kernel_row<'py>(py: Python<'py>, kernel: &KernelInfo) -> PyResult<Bound<'py, 
     ] {
         row.set_item(name, value)?;
     }
+    let arguments = kernel.arguments.iter();
+    let arguments = arguments.map(|found| (found.offset, found.bytes, found.kind.as_str(), found.is_hidden()));
+    row.set_item("arguments", arguments.collect::<Vec<_>>())?;
     Ok(row)
 }
 

@@ -3,7 +3,6 @@
 Any code object for gfx950 will do, whoever compiled it. An example, `vector_add.co` being a kernel
 `vector_add(const float* a, const float* b, float* sum, int n)`:
 
-    import struct
     import numpy as np
     from kimi_k3_specdec.emulator import Machine
 
@@ -17,7 +16,7 @@ Any code object for gfx950 will do, whoever compiled it. An example, `vector_add
     machine.write(addresses[0], a)
     machine.write(addresses[1], b)
     total = machine.allocate(a.nbytes, name="sum", initialised=False)
-    machine.launch(module, "vector_add", grid=4, block=256, kernarg=struct.pack("<QQQi", *addresses, total, a.size))
+    machine.launch(module, "vector_add", grid=4, block=256, kernarg=kernel.pack(*addresses, total, a.size))
     machine.run()
     assert (np.frombuffer(machine.read(total, a.nbytes), np.float32) == a + b).all()
     print(f"{machine.statistics()['wave_instructions']} wave instructions, {machine.seconds * 1e6:.2f} us of its time")
@@ -26,8 +25,8 @@ What cannot be done raises `Refused`, what goes wrong in a kernel raises `Machin
 workgroup, wave, lane, source line. Both have a `.hint`.
 """
 
-from .machine import Kernel, Machine, Module
+from .machine import Argument, Kernel, Machine, Module
 from .machine import MachineError as MachineError
 from .machine import Refused as Refused
 
-__all__ = ["Kernel", "Machine", "MachineError", "Module", "Refused"]
+__all__ = ["Argument", "Kernel", "Machine", "MachineError", "Module", "Refused"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +15,22 @@ from .._native import Refused as Refused
 TICK_SECONDS = 10e-9
 """One tick of the virtual 100 MHz clock."""
 
+FLOAT_FORMATS = {2: "<e", 4: "<f", 8: "<d"}
+
 BytesLike = Any
 """`bytes`, `bytearray`, `memoryview`, a numpy array: whatever has the buffer protocol."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument in a kernarg segment."""
+
+    offset: int
+    nbytes: int
+    kind: str
+    """E.g. `global_buffer`, `by_value` or `hidden_block_count_x`."""
+    is_hidden: bool
+    """Whether the machine fills it in, not the caller."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,29 @@ class Kernel:
     max_block: int
     """Work-items of a workgroup at most."""
     code_bytes: int
+    arguments: tuple[Argument, ...]
+
+    def pack(self, *values: float | BytesLike) -> bytes:
+        """The explicit arguments as a launch takes them, each at its offset.
+
+        An int takes its argument's size (a pointer is an int), a float is an IEEE number of that size, anything else
+        is bytes.
+        """
+        explicit = [argument for argument in self.arguments if not argument.is_hidden]
+        if len(values) != len(explicit):
+            raise _refused(f"kernel `{self.symbol}` got {len(values)} arguments; it takes {len(explicit)}",
+                           "`arguments` lists them; compilers may append some of their own, mostly null pointers")
+        segment = bytearray(self.explicit_kernarg_bytes)
+        for index, (argument, value) in enumerate(zip(explicit, values, strict=True)):
+            try:
+                data = _encoded(value, argument.nbytes)
+            except (OverflowError, KeyError, struct.error):
+                data = b""
+            if len(data) != argument.nbytes:
+                raise _refused(f"argument {index} of `{self.symbol}` has {argument.nbytes} bytes, which {value!r:.80} "
+                               "does not fit", "`arguments` lists sizes and kinds")
+            segment[argument.offset : argument.offset + argument.nbytes] = data
+        return bytes(segment)
 
 
 @dataclass(frozen=True)
@@ -71,7 +110,8 @@ class Machine:
     def load(self, code_object: BytesLike) -> Module:
         """Loads a gfx950 code object, every rank's from then on."""
         number = self._native.load(_bytes(code_object))
-        kernels = (Kernel(**row) for row in self._native.kernels(number))
+        kernels = (Kernel(**{**row, "arguments": tuple(Argument(*found) for found in row["arguments"])})
+                   for row in self._native.kernels(number))
         return Module(number, {kernel.symbol: kernel for kernel in kernels})
 
     def unsupported_instructions(self, module: Module) -> list[tuple[int, str]]:
@@ -154,11 +194,24 @@ def _bytes(data: BytesLike) -> bytes:
     return data if isinstance(data, bytes) else memoryview(data).tobytes()
 
 
+def _encoded(value: float | BytesLike, nbytes: int) -> bytes:
+    if isinstance(value, float):
+        return struct.pack(FLOAT_FORMATS[nbytes], value)
+    if hasattr(value, "__index__"):
+        number = operator.index(value)
+        return number.to_bytes(nbytes, "little", signed=number < 0)
+    return _bytes(value)
+
+
+def _refused(message: str, hint: str) -> Refused:
+    error = Refused(message)
+    error.hint = hint
+    return error
+
+
 def _three(sizes: int | Sequence[int]) -> tuple[int, int, int]:
     """One to three dimensions as three."""
     given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     if not 1 <= len(given) <= 3:
-        refused = Refused(f"a grid or block of {len(given)} dimensions")
-        refused.hint = "pass one to three sizes"
-        raise refused
+        raise _refused(f"a grid or block of {len(given)} dimensions", "pass one to three sizes")
     return (*given, *(1,) * (3 - len(given)))

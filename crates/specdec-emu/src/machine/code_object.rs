@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::descriptor::{Descriptor, DESCRIPTOR_BYTES};
 use super::error::EmulatorError;
-use super::metadata::{KernelMetadata, Metadata};
+use super::metadata::{Argument, KernelMetadata, Metadata};
 
 /// The processor that the emulator is.
 const TARGET: &str = "gfx950";
@@ -48,6 +48,8 @@ pub struct KernelInfo {
     pub max_block: u32,
     /// Code in bytes.
     pub code_bytes: u32,
+    /// Explicit and hidden arguments.
+    pub arguments: Vec<Argument>,
 }
 
 /// A kernel, ready to launch.
@@ -225,6 +227,7 @@ fn kernel_of(
         private_bytes: descriptor.private_bytes,
         max_block: metadata.max_block,
         code_bytes: (end - start) as u32,
+        arguments: metadata.arguments.clone(),
     };
     Ok(Kernel { info, descriptor, metadata, code: start as u32..end as u32, entry: entry as u32 })
 }
