@@ -1,1 +1,1 @@
-"""The emulator as a machine: its Python front, `emulate`, and kernels of other people."""
+"""The emulator's instructions against oracles that do not come from it."""

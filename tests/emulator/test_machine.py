@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kimi_k3_specdec import emulator
 from kimi_k3_specdec.emulator import Machine, MachineError, Refused
@@ -205,3 +207,25 @@ def test_what_cannot_be_done_is_refused(call, message: str) -> None:
     assert caught.value.hint
     machine.run()
     assert machine.statistics()["launches"] == 0
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_code_object_is_refused_or_stopped(data: st.DataObject) -> None:
+    """Cut short or with bytes replaced, in headers, metadata and code alike: never a panic, which is no `Exception`."""
+    elf = bytearray(compile_hip(HANDSHAKE))
+    if data.draw(st.integers(0, 3)) == 0:
+        del elf[data.draw(st.integers(0, len(elf))) :]
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(elf) - 1), st.integers(0, 255)), max_size=8)
+                              if elf else st.just([])):
+        elf[at] = byte
+    machine = Machine(budget=100_000)
+    memory = machine.allocate(4096)
+    try:
+        module = machine.load(elf)
+        machine.unsupported_instructions(module)
+        for kernel in module.kernels.values():
+            machine.launch(module, kernel.symbol, 1, 64, memory.to_bytes(8, "little") * 2, dynamic_lds=256)
+        machine.run()
+    except (Refused, MachineError) as error:
+        assert str(error) and error.hint
