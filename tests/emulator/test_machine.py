@@ -171,6 +171,19 @@ def test_what_a_kernel_may_not_do_is_located() -> None:
         machine.run()
 
 
+def test_what_is_no_instruction_is_listed_and_stops_the_run() -> None:
+    """As its encoding, not as some other instruction."""
+    source = 'extern "C" __attribute__((global)) void odd(int* out) { asm volatile(".long 0xfbadc0de"); *out = 1; }'
+    machine = Machine()
+    module = machine.load(compile_hip(source))
+    ((pc, listed),) = machine.unsupported_instructions(module)
+    out = machine.allocate(4)
+    machine.launch(module, "odd", 1, 64, struct.pack("<Q", out))
+    with pytest.raises(MachineError, match=f"0xfbadc0de is no instruction .* at pc {pc:#x} `0xfbadc0de`, in odd"):
+        machine.run()
+    assert listed == "0xfbadc0de" and machine.read(out, 4) == bytes(4)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
