@@ -4,7 +4,7 @@ import pytest
 
 from kimi_k3_specdec import kernels
 from kimi_k3_specdec.decoding.options import RunOptions
-from kimi_k3_specdec.decoding.real_layer import run_layer
+from kimi_k3_specdec.decoding.real_layers import run_layers
 from kimi_k3_specdec.reference.geometry import by_name
 
 STAGES = ("hidden_gemv", "o_proj", "down", "up")
@@ -18,7 +18,7 @@ def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
     """At least 48 KiB in every workgroup that has a task of the stage, although the polling wave holds none."""
     options = RunOptions(geometry="k3", ranks=8, requests=1, speculative_tokens=1, layers=(13, 13))
     name = "layers_k3_tp8"
-    outcome = run_layer(options, by_name("k3"), name, kernels.code_object(name), lambda *_: None)
+    outcome = run_layers(options, by_name("k3"), name, kernels.code_object(name), lambda *_: None)
     assert outcome.is_equal and outcome.statistics["masked_mfma"] == 0
     waits = {}
     for functions, least, most, workgroups in outcome.statistics["loads_in_flight"]:

@@ -66,6 +66,8 @@ class Outcome:
     failure: Failure | None = None
     fault: str | None = None
     """What was injected, in words."""
+    experts: dict[int, int] = field(default_factory=dict)
+    """By layer, how many different experts its rows picked; of a launch of real layers."""
     statistics: dict[str, Any] = field(default_factory=dict)
     payload_digests: list[str] = field(default_factory=list)
     states_digest: str = ""

@@ -22,12 +22,12 @@ from .machine import Machine, load_code_objects
 from .options import RunOptions
 from .oracle import Truth, continue_prompts
 from .outcome import Outcome, new_outcome
-from .real_layer import run_layer
+from .real_layers import run_layers
 from .session import Progress, Request, Session
 from .slots import SlotPlan
 
 WHOLE_MODEL_BYTES = 1 << 30
-"""A geometry whose layer is larger is run a layer at a time."""
+"""A geometry whose layers are larger is run a launch at a time, without a checkpoint."""
 
 
 def run(options: RunOptions, progress: Progress) -> Outcome:
@@ -39,7 +39,7 @@ def run(options: RunOptions, progress: Progress) -> Outcome:
     torch.set_num_threads(torch.get_num_threads() if is_real(geometry) else 1)
     name, code_object = load_code_objects(options.geometry, options.ranks)
     if is_real(geometry):
-        outcome = run_layer(options, geometry, name, code_object, progress)
+        outcome = run_layers(options, geometry, name, code_object, progress)
     else:
         outcome = _run_model(options, geometry, name, code_object, progress)
     outcome.seconds["total"] = time.perf_counter() - started

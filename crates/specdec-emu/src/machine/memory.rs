@@ -8,6 +8,7 @@ use specdec_core::ids::Rank;
 use super::emulator::Emulator;
 use super::error::EmulatorError;
 use super::location::Location;
+use super::parts::Parts;
 use super::written::Written;
 
 /// Alignment of allocations that the emulator owns: a device's usual one.
@@ -32,6 +33,7 @@ pub(super) struct Allocation {
     pub rank: Rank,
     pub kind: MemoryKind,
     pub name: String,
+    parts: Option<Parts>,
     /// Bytes that are written; `None` when all are.
     written: Option<Written>,
     /// Host address of the first byte; differs from `base` only for memory placed at a guest address.
@@ -116,6 +118,11 @@ impl Allocation {
     fn end(&self) -> u64 {
         self.base + self.bytes
     }
+
+    /// A place as a name, with its part's number if there are parts, and the offset from there.
+    fn locate(&self, offset: u64) -> (String, u64) {
+        self.parts.as_ref().map_or_else(|| (self.name.clone(), offset), |parts| parts.locate(&self.name, offset))
+    }
 }
 
 impl Memory {
@@ -152,7 +159,8 @@ impl Memory {
             Some(map.ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?)
         };
         let Description { rank, kind, name, .. } = what;
-        self.allocations.insert(at, Allocation { base, bytes, rank, kind, name, written, host, _backing: backing });
+        self.allocations
+            .insert(at, Allocation { base, bytes, rank, kind, name, parts: None, written, host, _backing: backing });
         Ok(base)
     }
 
@@ -227,7 +235,7 @@ impl Memory {
         let (index, offset) = self.check(access, address, bytes)?;
         let allocation = &self.allocations[index];
         if !allocation.covers(offset, bytes) {
-            let allocation = allocation.name.clone();
+            let (allocation, offset) = allocation.locate(offset);
             return Err(EmulatorError::NeverWritten { allocation, offset, bytes, at: Location::unknown() });
         }
         into.copy_from_slice(&allocation.view()[offset as usize..][..into.len()]);
@@ -269,7 +277,10 @@ impl Memory {
     pub fn place(&self, address: u64) -> String {
         self.find(address).map_or_else(
             || format!("{address:#x}"),
-            |index| format!("`{}` + {:#x}", self.allocations[index].name, address - self.allocations[index].base),
+            |index| {
+                let (name, offset) = self.allocations[index].locate(address - self.allocations[index].base);
+                format!("`{name}` + {offset:#x}")
+            },
         )
     }
 
@@ -302,6 +313,15 @@ impl Emulator {
     ) -> Result<(), EmulatorError> {
         let what = Description { rank, kind: MemoryKind::Device, name: name.into(), is_initialised };
         self.memory_mut().insert(address, bytes, address as usize, Backing::Host, what).map(|_| ())
+    }
+
+    /// Says of what equal parts a registered memory consists, for errors that are about it.
+    pub fn name_parts(&mut self, address: u64, parts: Parts) -> Result<(), EmulatorError> {
+        let memory = self.memory_mut();
+        let at = memory.allocations.binary_search_by_key(&address, |allocation| allocation.base);
+        let at = at.map_err(|_| EmulatorError::NotAnAllocation { address })?;
+        memory.allocations[at].parts = Some(parts);
+        Ok(())
     }
 
     /// Ends what [`Emulator::register`] began; the memory is the caller's again.
@@ -356,6 +376,18 @@ mod tests {
         emulator.unregister(address).unwrap();
         assert_eq!(tensor[..8], [0, 1, 2, 3, 4, 5, 9, 7]);
         assert!(emulator.unregister(address).is_err());
+    }
+
+    #[test]
+    fn an_error_names_the_part() {
+        let mut emulator = Emulator::new(Options::default());
+        let base = emulator.allocate_unwritten(Rank(0), MemoryKind::Device, 256, "w13").unwrap().0;
+        let parts = Parts { what: "expert".into(), bytes: 32, first: 5 };
+        assert!(emulator.name_parts(base + 1, parts.clone()).is_err());
+        emulator.name_parts(base, parts).unwrap();
+        let found = emulator.memory_mut().load("load", base + 70, &mut [0; 4]).unwrap_err().to_string();
+        assert!(found.starts_with("load of 4 bytes at `w13, expert 7` + 0x6 reads memory that nobody has"), "{found}");
+        assert_eq!(emulator.memory_mut().place(base), "`w13, expert 5` + 0x0");
     }
 
     #[test]
