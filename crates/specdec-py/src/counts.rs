@@ -20,6 +20,14 @@ fn to_json<T: Serialize>(value: &T) -> PyResult<String> {
     json::write(value).map_err(|e| error::refused(e, "report this defect"))
 }
 
+/// The bars of a layer's balance, and the stages of the expert phase.
+pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("LAYER_BAR", shares::LAYER_BAR)?;
+    module.add("EXPERT_BAR", shares::EXPERT_BAR)?;
+    module.add("EXPERT_BAR_ROWS", shares::EXPERT_BAR_ROWS)?;
+    module.add("EXPERT_PHASE", shares::EXPERT_PHASE.map(|stage| stage_name(stage as u32)).to_vec())
+}
+
 fn planned(geometry: &str, ranks: u32, requests: u32, rows_per_request: u32) -> PyResult<(Shard, TaskTable)> {
     let shard =
         Geometry::by_name(geometry).and_then(|geometry| geometry.shard(ranks)).map_err(|e| error::geometry(&e))?;

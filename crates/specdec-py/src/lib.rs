@@ -46,6 +46,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(name, value)?;
     }
     config::add_constants(module)?;
+    counts::add_constants(module)?;
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
