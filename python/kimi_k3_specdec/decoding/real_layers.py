@@ -35,6 +35,10 @@ NEAR_PICK_LATER = 4e-3
 
 STATE_RMS, STREAM_RMS = 0.1, 1.0
 
+COMMON = 0.5
+"""Share of its variance that a row's stream has in common with the step's other rows, in launches of several layers:
+all of 16 independent rows' experts, twice, on eight ranks, would take more memory than we grant a run."""
+
 
 class _Reached(Exception):
     """The reference has picked the last layer's experts: nothing behind that is needed."""
@@ -56,7 +60,7 @@ class _Inputs:
     def draw(geometry: Geometry, options: RunOptions, plan: SlotPlan, layers: range) -> _Inputs:
         """Random ones."""
         g = Generator().manual_seed(options.seed + 1)
-        before = _residual(geometry, options.rows, layers[0], g)
+        before = _residual(geometry, options.rows, layers[0], COMMON if len(layers) > 1 else 0.0, g)
         cores = _cores(geometry, options, g) if geometry.layer_kind(layers[0]) == "mla" else None
         accepted = torch.randint(1, options.rows_per_request + 1, (options.requests,), generator=g, dtype=torch.int32)
         kda = [layer for layer in layers if geometry.layer_kind(layer) == "kda"]
@@ -81,6 +85,8 @@ def run_layers(options: RunOptions, geometry: Geometry, name: str, code_object: 
         for pages, state in zip(machine.pages[layer], states, strict=True):
             pages.state.conv.copy_(state.conv)
             pages.state.recurrent.copy_(state.recurrent)
+    # The device has them now; at 16 rows they are a few hundred MiB.
+    inputs.states.clear()
     machine.accept(inputs.accepted.tolist())
     outcome = new_outcome(options, geometry, name, machine.runs, Verdicts())
     _launch(outcome, machine, weights, inputs, progress)
@@ -124,10 +130,15 @@ def _launch(outcome: Outcome, machine: Machine, weights: list[RankWeights], inpu
     outcome.statistics = machine.statistics()
 
 
-def _residual(geometry: Geometry, rows: int, layer: int, g: Generator) -> Residual:
+def _residual(geometry: Geometry, rows: int, layer: int, common: float, g: Generator) -> Residual:
     """A random stream; blocks that are not written yet are NaN."""
-    prefix, delta = (STREAM_RMS * torch.randn(rows, geometry.hidden, generator=g) for _ in range(2))
-    blocks = STREAM_RMS * torch.randn(rows, geometry.num_blocks, geometry.hidden, generator=g)
+    def rows_of(*width: int) -> Tensor:
+        own = torch.randn(rows, *width, geometry.hidden, generator=g)
+        shared = torch.randn(1, *width, geometry.hidden, generator=g) if common else 0.0
+        return STREAM_RMS * ((1 - common) ** 0.5 * own + common**0.5 * shared)
+
+    prefix, delta = rows_of(), rows_of()
+    blocks = rows_of(geometry.num_blocks)
     blocks[:, geometry.prev_valid_blocks(layer) :] = torch.nan
     is_mla = geometry.layer_kind(layer) == "mla"
     return Residual(*(t.to(torch.bfloat16) for t in (prefix, blocks)), None if is_mla else delta.to(torch.bfloat16))

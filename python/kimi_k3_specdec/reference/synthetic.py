@@ -28,6 +28,9 @@ ROW_PARALLEL = ("self_attn.o_proj.weight", "mlp.shared_experts.down_proj.weight"
 
 _LOADED_GAINS = {"in_proj_qkvgfab": 1.5, "gate_up_proj": 3.0, "fused_qkv_a_proj": 1.0} | GAINS
 
+EXPERT_CACHE_BYTES = 48 << 20
+"""Of dequantised experts, on each rank: all of a small layer's, and few of a large one's, which are many anyway."""
+
 _NIBBLE_RMS = math.sqrt(sum(v * v for v in (0, 0.5, 1, 1.5, 2, 3, 4, 6)) / 8)
 
 
@@ -72,7 +75,8 @@ def synthetic_layers(geometry: Geometry, ranks: int, layers: Iterable[int], seed
     `experts` of each are filled at once, others when the reference first reads them (`RankWeights.fill_expert`): run it
     before a device that needs the same ones.
     """
-    weights = [RankWeights(geometry, ranks, rank, {}, {}) for rank in range(ranks)]
+    weights = [RankWeights(geometry, ranks, rank, {}, {}, expert_cache_bytes=EXPERT_CACHE_BYTES)
+               for rank in range(ranks)]
     filler = ExpertFiller(weights, seed)
     for layer in layers:
         for w in weights:
