@@ -20,6 +20,7 @@ def draw(report: dict[str, Any]) -> str:
     root = ElementTree.Element("svg", xmlns=NAMESPACE, width=f"{LEFT + WIDTH + RIGHT}", height=f"{height}")
     root.set("font-family", "sans-serif")
     root.set("font-size", "11")
+    _rect(root, 0, 0, LEFT + WIDTH + RIGHT, height, "#ffffff")
     first, last = report["layers"]
     what = f"{report['geometry']} on {report['ranks']} ranks, layers {first}-{last}, {report['rows']} rows"
     _text(root, LEFT, 18, f"{what}: weights that each of {grid} workgroups loads", size=14)
