@@ -17,6 +17,7 @@ use super::lines::Lines;
 use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
+use super::profile::{Label, Profile};
 use super::program::Program;
 use super::random::Random;
 use super::residency::Residency;
@@ -111,6 +112,7 @@ impl Emulator {
             tap: Tap::default(),
             faults: Faults::default(),
             statistics: Statistics::default(),
+            profile: None,
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
         Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }
@@ -236,6 +238,32 @@ impl Emulator {
     /// Starts counting anew.
     pub fn clear_statistics(&mut self) {
         self.shared.statistics = Statistics::default();
+        if let Some(profile) = &mut self.shared.profile {
+            profile.clear();
+        }
+    }
+
+    /// From now on counts what a code object does by label: `label` attributes an instruction by its inlined functions,
+    /// innermost first. Slows every instruction down; a machine that was never asked to pays nothing.
+    pub fn count(
+        &mut self,
+        module: ModuleHandle,
+        num_bins: usize,
+        label: impl Fn(&[SourceLine]) -> Label,
+    ) -> Result<(), EmulatorError> {
+        let module = self.module(module)?.clone();
+        let mut lines = Lines::open(&module.object.elf);
+        let text = module.object.text.start as u64;
+        let pcs = (0..).map_while(|index| module.program.step(index)).map(|step| step.inst.pc);
+        let labels = pcs.map(|pc| label(&lines.functions(text + u64::from(pc)))).collect();
+        let profile = self.shared.profile.get_or_insert_with(|| Box::new(Profile::new(num_bins)));
+        profile.attribute(module.image, labels);
+        Ok(())
+    }
+
+    /// What was counted by label; `None` before [`Emulator::count`].
+    pub fn profile(&self) -> Option<&Profile> {
+        self.shared.profile.as_deref()
     }
 
     /// Records what is stored into an exchange region from now on.

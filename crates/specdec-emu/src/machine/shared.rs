@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::fault::Faults;
 use super::memory::Memory;
 use super::parking::Parking;
+use super::profile::Profile;
 use super::statistics::Statistics;
 use super::tap::Tap;
 
@@ -16,4 +17,6 @@ pub(super) struct Shared {
     pub tap: Tap,
     pub faults: Faults,
     pub statistics: Statistics,
+    /// Counts by label, when they are wanted.
+    pub profile: Option<Box<Profile>>,
 }
