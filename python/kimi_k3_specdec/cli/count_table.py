@@ -52,21 +52,23 @@ def _stages(report: dict[str, Any]) -> Table:
 
 def conclusion(report: dict[str, Any]) -> str:
     """The counted launch as a whole, as a sentence."""
-    counted = report["counted"]
+    counted, bars = report["counted"], report["bars"]
     layer, phase = counted["counted_layer"], counted["counted_expert_phase"]
     experts = ", ".join(str(n) for n in counted["experts"].values())
     wrong = [stage["stage"] for stage in counted["stages"] if not stage["agrees"]]
     agreement = (f"NOT what the task table says in {', '.join(wrong)}" if wrong
                  else "in every stage and workgroup what the task table says")
     return (f"counted: equal to the reference; {experts} experts; {layer['max'] / KIB:,.0f} KiB of weights on the "
-            f"workgroup with the most, max / mean {layer['ratio']:.3f}, expert phase {phase['ratio']:.3f}; {agreement}")
+            f"workgroup with the most, max / mean {layer['ratio']:.3f} (bar {bars['layer']:.2f}), expert phase "
+            f"{phase['ratio']:.3f} (bar {bars['expert_phase']:.2f}); {agreement}")
 
 
 def _balance(report: dict[str, Any]) -> Table:
     bars = report["bars"]
     table = Table(title=f"bytes of weights a workgroup, max / mean, {report['kind']} layer, random routing")
     for header in ("rows", "step", "experts", "KiB max", "mean", f"layer (bar {bars['layer']:.2f})",
-                   f"expert phase (bar {bars['expert_phase']:.2f})"):
+                   f"expert phase (bar {bars['expert_phase']:.2f})", "worst layer, experts",
+                   "worst expert phase, experts"):
         table.add_column(header, justify="right")
     for width in report["balance"]:
         layer, phase = width["layer"], width["expert_phase"]
@@ -74,7 +76,9 @@ def _balance(report: dict[str, Any]) -> Table:
         step = f"{width['requests']} x {width['rows_per_request']}" + (" (no step)" if width["rows"] == 1 else "")
         table.add_row(str(width["rows"]), step, str(width["experts"]), f"{layer['max'] / KIB:,.0f}",
                       f"{layer['mean'] / KIB:,.1f}", _judged(layer["ratio"], width["layer_holds"]),
-                      _judged(phase["ratio"], width["expert_phase_holds"]))
+                      _judged(phase["ratio"], width["expert_phase_holds"]),
+                      *(f"{worst['ratio']:.3f}, {worst['experts']}"
+                        for worst in (width["worst_layer"], width["worst_expert_phase"])))
     return table
 
 
@@ -91,6 +95,10 @@ def missed(report: dict[str, Any]) -> list[str]:
             if width[f"{key}_holds"] is False:
                 lines.append(f"missed: at {width['rows']} rows {what} has max / mean {width[key]['ratio']:.3f}, more "
                              f"than {bar:.2f}")
+            worst = width[f"worst_{key}"]
+            if width[f"{key}_holds"] and worst["ratio"] > bar:
+                lines.append(f"missed by some routings: at {width['rows']} rows with {worst['experts']} experts {what} "
+                             f"has max / mean {worst['ratio']:.3f}, more than {bar:.2f}")
     return lines
 
 

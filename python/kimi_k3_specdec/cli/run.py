@@ -22,7 +22,8 @@ DEFAULTS = RunOptions()
 
 
 def command(
-    geometry: Annotated[str, typer.Option(help="k3 (one layer, see --layers), nano or nano-deep.")] = DEFAULTS.geometry,
+    geometry: Annotated[
+        str, typer.Option(help="k3 (one launch of layers, see --layers), nano or nano-deep.")] = DEFAULTS.geometry,
     ranks: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = DEFAULTS.ranks,
     requests: Annotated[int, typer.Option(help="Requests of a step.")] = DEFAULTS.requests,
     speculative_tokens: Annotated[

@@ -20,15 +20,32 @@ def share(geometry: str, ranks: int, requests: int, rows_per_request: int, exper
 
 
 def widths(geometry: str, ranks: int, seed: int, *, whole: bool = True) -> list[dict[str, Any]]:
-    """The balance of every width of `WIDTHS`, each with the experts of a seeded random routing."""
+    """The balance of every width of `WIDTHS`: with the experts of a seeded random routing, and at its worst.
+
+    Tiles come in steps, so that a few experts more or less decide how even the expert phase is: `worst_layer` and
+    `worst_expert_phase` are the largest ratios over every number of experts that the rows can pick together.
+    """
     rows = []
     for requests, per_request in WIDTHS:
         experts = _native.seeded_union(geometry, ranks, requests * per_request, seed)
         found = share(geometry, ranks, requests, per_request, experts, whole=whole)
         rows.append({"rows": requests * per_request, "requests": requests, "rows_per_request": per_request}
                     | {key: found[key] for key in ("experts", "layer", "layer_holds", "expert_phase",
-                                                   "expert_phase_holds")})
+                                                   "expert_phase_holds")}
+                    | _worst(geometry, ranks, requests, per_request, whole=whole))
     return rows
+
+
+def _worst(geometry: str, ranks: int, requests: int, rows_per_request: int, *, whole: bool) -> dict[str, Any]:
+    dims = _native.geometry(geometry, ranks)["dims"]
+    most = min(dims["experts"], requests * rows_per_request * dims["top_k"])
+    found = [share(geometry, ranks, requests, rows_per_request, experts, whole=whole)
+             for experts in range(dims["top_k"], most + 1)]
+    worst = {}
+    for key in ("layer", "expert_phase"):
+        at = max(found, key=lambda balance: balance[key]["ratio"])
+        worst[f"worst_{key}"] = {"experts": at["experts"], "ratio": at[key]["ratio"]}
+    return worst
 
 
 def hops(geometry: str, ranks: int, requests: int, rows_per_request: int, *, whole: bool = True,
