@@ -18,7 +18,7 @@ use specdec_emu::exchange_tap;
 use specdec_emu::machine::{Emulator, Fault, Options, Stall};
 use specdec_emu::op::Op;
 
-use crate::error;
+use crate::{error, races};
 
 /// All ranks of a process, on the emulator. Addresses are host addresses of memory that was registered.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]
@@ -54,7 +54,7 @@ impl PyEngine {
     /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
     /// `advance` (the clock jumps a second). Raises `Refused` or `MachineError`.
     #[new]
-    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None))]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         geometry: &str,
@@ -66,12 +66,14 @@ impl PyEngine {
         tap: bool,
         witness: bool,
         budget: Option<u64>,
+        check_races: bool,
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
         let mut options =
             Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
         options.budget = budget.unwrap_or(options.budget);
+        options.check_races = check_races;
         let emulator = Emulator::new(options);
         let mut engine =
             Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
@@ -230,6 +232,11 @@ impl PyEngine {
     fn fault_fired(&self, fault: usize) -> bool {
         let handle = self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(fault).copied();
         handle.is_some_and(|handle| self.lock().device.has_fired(handle))
+    }
+
+    /// Every race found so far, one for each pair of source places; empty unless `check_races`.
+    fn races<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        races::as_list(py, &self.lock().device.races())
     }
 
     /// What the emulator counted since the engine was made.

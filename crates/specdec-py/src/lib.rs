@@ -10,6 +10,7 @@ mod engine;
 mod error;
 mod geometry;
 mod inspect;
+mod races;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

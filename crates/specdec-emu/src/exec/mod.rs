@@ -19,7 +19,7 @@ mod matrix;
 mod matrix_scaled;
 mod modifier;
 mod packed;
-mod scalar;
+pub(crate) mod scalar;
 mod small_float;
 mod transcendental;
 mod vector_f32;

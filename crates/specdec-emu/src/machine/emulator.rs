@@ -18,6 +18,7 @@ use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
 use super::program::Program;
+use super::races::RaceReport;
 use super::random::Random;
 use super::residency::Residency;
 use super::scheduler::Scheduler;
@@ -51,6 +52,8 @@ pub struct Options {
     pub instructions_per_tick: u64,
     /// Ticks after which parked polls look again although nothing that they poll has changed.
     pub poll_ticks: u64,
+    /// Whether every access to memory is checked for races: some times slower.
+    pub check_races: bool,
     /// Resources of a device.
     pub model: DeviceModel,
 }
@@ -65,6 +68,7 @@ impl Default for Options {
             quantum: 1024,
             instructions_per_tick: 256,
             poll_ticks: 10_000_000,
+            check_races: false,
             model: DeviceModel::default(),
         }
     }
@@ -111,6 +115,7 @@ impl Emulator {
             tap: Tap::default(),
             faults: Faults::default(),
             statistics: Statistics::default(),
+            races: options.check_races.then(Box::default),
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
         Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }
@@ -118,6 +123,14 @@ impl Emulator {
 
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.shared.memory
+    }
+
+    /// Other memory will be at these addresses.
+    pub(super) fn forget_races(&mut self, address: u64) {
+        let bytes = self.shared.memory.starting_at(address).map_or(0, |allocation| allocation.bytes);
+        if let Some(races) = &mut self.shared.races {
+            races.forget(address, bytes);
+        }
     }
 
     fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
@@ -233,6 +246,20 @@ impl Emulator {
         self.shared.tap.watch(region);
     }
 
+    /// Names what waves work on in race reports: a wave works on the row of this table that it last read by a scalar
+    /// load.
+    pub fn watch_rows(&mut self, start: u64, row_bytes: u64, rows: u64) {
+        if let Some(races) = &mut self.shared.races {
+            races.add_table(start..start + row_bytes * rows, row_bytes);
+        }
+    }
+
+    /// Every race found so far; empty when they are not checked.
+    pub fn races(&self) -> Vec<RaceReport> {
+        let Shared { races, memory, tap, .. } = &self.shared;
+        races.as_ref().map_or_else(Vec::new, |races| races.reports(memory, tap))
+    }
+
     /// Removes and returns what was stored into a region under a tag.
     pub fn take_tap(&mut self, rank: Rank, id: u32, tag: u32) -> Option<TapImage> {
         self.shared.tap.take(rank, id, tag)
@@ -276,6 +303,7 @@ impl Device for Emulator {
     }
 
     fn free(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
+        self.forget_races(address.0);
         self.shared.memory.remove(address.0)
     }
 

@@ -8,6 +8,7 @@ use super::local_memory;
 use super::location::Location;
 use super::parking::Sleep;
 use super::program::{span, Program, Step};
+use super::races;
 use super::scalar_memory;
 use super::scoreboard::{Span, VECTOR_WORDS};
 use super::shared::Shared;
@@ -123,6 +124,9 @@ impl Interpreter<'_> {
     fn act(&mut self, step: &Step) -> Result<Flow, EmulatorError> {
         let Self { slot, group, shared, .. } = self;
         let inst = &step.inst;
+        if shared.races.is_some() {
+            races::note(shared, slot, group, step.action);
+        }
         let (lds, board) = (&mut group.lds, &mut slot.board);
         match step.action {
             Action::Run(handler) => return Ok(handler(inst, &mut slot.wave)),
@@ -170,6 +174,9 @@ impl Interpreter<'_> {
             shared.statistics.poll_instructions += slot.executed - executed;
         }
         slot.slept = (slot.executed, step.inst.pc);
+        if let Some(races) = &mut shared.races {
+            races.sleep(slot.origin.wave);
+        }
         match shared.parking.sleep(slot.origin.wave) {
             Sleep::Changed => Yield::Quantum,
             Sleep::Park => {

@@ -32,6 +32,8 @@ pub(super) struct Allocation {
     pub rank: Rank,
     pub kind: MemoryKind,
     pub name: String,
+    /// Whether a kernel has stored to it while races were checked.
+    pub is_stored: bool,
     /// Bytes that are written; `None` when all are.
     written: Option<Written>,
     /// Host address of the first byte; differs from `base` only for memory placed at a guest address.
@@ -152,7 +154,10 @@ impl Memory {
             Some(map.ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?)
         };
         let Description { rank, kind, name, .. } = what;
-        self.allocations.insert(at, Allocation { base, bytes, rank, kind, name, written, host, _backing: backing });
+        self.allocations.insert(
+            at,
+            Allocation { base, bytes, rank, kind, name, is_stored: false, written, host, _backing: backing },
+        );
         Ok(base)
     }
 
@@ -306,6 +311,7 @@ impl Emulator {
 
     /// Ends what [`Emulator::register`] began; the memory is the caller's again.
     pub fn unregister(&mut self, address: u64) -> Result<(), EmulatorError> {
+        self.forget_races(address);
         self.memory_mut().remove(address)
     }
 }

@@ -50,6 +50,9 @@ impl<'a> Scheduler<'a> {
     /// Runs to the end or to the first error. Gives the random sequence back.
     pub fn run(mut self) -> (Random, Result<(), EmulatorError>) {
         let result = self.run_all();
+        if let Some(races) = self.shared.races.as_mut().filter(|_| result.is_err()) {
+            races.abandon(&self.residency.groups);
+        }
         self.residency.abandon(self.shared);
         self.shared.parking.clear();
         (self.random, result)
@@ -149,6 +152,9 @@ impl<'a> Scheduler<'a> {
         let first = group.waves.first().map_or(wave, |&first| first as usize);
         let pc = report::waiting_pc(&self.residency, first);
         let group = self.residency.slots[wave].group;
+        if let Some(races) = &mut self.shared.races {
+            races.barrier(&self.residency.groups[group], &self.residency.slots);
+        }
         self.residency.groups[group].pass_barrier(pc, bytes);
         Ok(())
     }

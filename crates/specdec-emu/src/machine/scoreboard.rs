@@ -83,6 +83,12 @@ impl Scoreboard {
         self.vector.is_empty() && self.local.is_empty() && !self.has_scalar
     }
 
+    /// Vector memory operations in flight.
+    #[inline]
+    pub fn num_vector(&self) -> usize {
+        self.vector.len()
+    }
+
     /// The first pending register among `touched` (word and mask pairs): 0..512 vector, 512.. scalar.
     #[inline]
     pub fn conflict(&self, touched: &[(u8, u64)]) -> Option<usize> {

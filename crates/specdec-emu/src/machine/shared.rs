@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::fault::Faults;
 use super::memory::Memory;
 use super::parking::Parking;
+use super::races::Races;
 use super::statistics::Statistics;
 use super::tap::Tap;
 
@@ -16,4 +17,6 @@ pub(super) struct Shared {
     pub tap: Tap,
     pub faults: Faults,
     pub statistics: Statistics,
+    /// The race check, when it is on.
+    pub races: Option<Box<Races>>,
 }

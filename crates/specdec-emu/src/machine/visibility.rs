@@ -111,6 +111,9 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
         shared.parking.record(access.origin.wave, lanes, bytes as u64);
     }
     shared.statistics.bytes_loaded += bytes as u64 * lanes.mask.count_ones() as u64;
+    if let Some(races) = &mut shared.races {
+        races.load(access, &shared.memory);
+    }
     let memory = &shared.memory;
     if let Some(index) = memory.find(low) {
         let allocation = memory.at(index);
@@ -143,6 +146,9 @@ pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Res
         data
     };
     let memory = &mut shared.memory;
+    if let Some(races) = &mut shared.races {
+        races.store(access, data, memory);
+    }
     let whole = memory.find(low).filter(|&index| {
         let allocation = memory.at(index);
         high - allocation.base + bytes as u64 <= allocation.bytes
@@ -185,6 +191,9 @@ pub(super) fn atomic(
     if shared.parking.is_recording(origin.wave) {
         shared.parking.record(origin.wave, lanes, bytes as u64);
     }
+    if let Some(races) = &mut shared.races {
+        races.atomic(access, &mut shared.memory);
+    }
     for lane in lanes.active() {
         let mut value = [0; 8];
         in_lane(lane, shared.memory.load("atomic", lanes.at[lane], &mut value[..bytes]))?;
@@ -199,7 +208,15 @@ pub(super) fn atomic(
 
 /// Loads bytes for a scalar load. The scalar cache is never written, so a kernel that needs fresh values does not
 /// load them this way.
-pub(super) fn scalar_load(shared: &mut Shared, address: u64, into: &mut [u8]) -> Result<(), EmulatorError> {
+pub(super) fn scalar_load(
+    shared: &mut Shared,
+    origin: Origin,
+    address: u64,
+    into: &mut [u8],
+) -> Result<(), EmulatorError> {
+    if let Some(races) = &mut shared.races {
+        races.scalar_load(origin.wave, address, into.len(), &shared.memory);
+    }
     shared.statistics.bytes_loaded += into.len() as u64;
     shared.memory.load("scalar load", address, into)
 }
