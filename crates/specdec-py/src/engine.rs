@@ -15,7 +15,7 @@ use specdec_core::plan::{runs, Run};
 use specdec_core::tag::{Epoch, Tag};
 use specdec_core::tasks::StepShape;
 use specdec_emu::exchange_tap;
-use specdec_emu::machine::{Emulator, Fault, Options, Stall};
+use specdec_emu::machine::{Emulator, Fault, Options, Schedule, Stall};
 use specdec_emu::op::Op;
 
 use crate::{error, races};
@@ -42,6 +42,14 @@ fn stall_policy(name: &str) -> PyResult<Stall> {
     }
 }
 
+fn schedule(name: &str) -> PyResult<Schedule> {
+    match name {
+        "turns" => Ok(Schedule::Turns),
+        "priorities" => Ok(Schedule::Priorities),
+        _ => Err(error::unknown("schedule", name, "turns, priorities")),
+    }
+}
+
 fn region(name: &str) -> PyResult<Region> {
     Region::ALL
         .into_iter()
@@ -54,7 +62,7 @@ impl PyEngine {
     /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
     /// `advance` (the clock jumps a second). Raises `Refused` or `MachineError`.
     #[new]
-    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false))]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false, schedule="turns"))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         geometry: &str,
@@ -67,6 +75,7 @@ impl PyEngine {
         witness: bool,
         budget: Option<u64>,
         check_races: bool,
+        schedule: &str,
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
@@ -74,6 +83,7 @@ impl PyEngine {
             Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
         options.budget = budget.unwrap_or(options.budget);
         options.check_races = check_races;
+        options.schedule = self::schedule(schedule)?;
         let emulator = Emulator::new(options);
         let mut engine =
             Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;

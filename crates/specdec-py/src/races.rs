@@ -6,8 +6,8 @@ use specdec_emu::machine::{Location, RaceAccess, RaceReport};
 
 /// The kernel stage at a location: the outermost function of a file of `stages/`.
 fn stage(at: &Location) -> Option<&str> {
-    let stages = at.functions.iter().filter(|source| source.file.contains("stages/"));
-    stages.last().map(|source| source.function.as_str())
+    let mut stages = at.functions.iter().filter(|source| source.file.contains("stages/"));
+    stages.next_back().map(|source| source.function.as_str())
 }
 
 fn access<'py>(py: Python<'py>, access: &RaceAccess) -> PyResult<Bound<'py, PyDict>> {

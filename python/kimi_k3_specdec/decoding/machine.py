@@ -53,7 +53,8 @@ class Machine:
         `experts`: by layer, those that exist; None: all do.
         """
         self.options, self.geometry, self.plan = options, geometry, plan
-        self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed)
+        self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
+                                     schedule=options.schedule, check_races=options.check == "races")
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights
@@ -160,6 +161,10 @@ class Machine:
     def finish_step(self) -> None:
         """Forgets the step's exchanges."""
         self.engine.clear_tap()
+
+    def races(self) -> list[dict[str, Any]]:
+        """Every race found so far."""
+        return self.engine.races()
 
     def statistics(self) -> dict[str, Any]:
         """The emulator's counters."""

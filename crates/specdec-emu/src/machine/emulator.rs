@@ -17,6 +17,7 @@ use super::lines::Lines;
 use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
+use super::priorities::Schedule;
 use super::program::Program;
 use super::races::RaceReport;
 use super::random::Random;
@@ -42,6 +43,8 @@ pub struct Options {
     pub ranks: usize,
     /// Seed of the scheduler: it changes the order of waves and nothing else.
     pub seed: u64,
+    /// How waves take turns.
+    pub schedule: Schedule,
     /// What happens when every wave waits.
     pub stall: Stall,
     /// Wave instructions that one `synchronize` may execute.
@@ -63,6 +66,7 @@ impl Default for Options {
         Self {
             ranks: 1,
             seed: 0,
+            schedule: Schedule::default(),
             stall: Stall::Error,
             budget: 1 << 40,
             quantum: 1024,

@@ -4,6 +4,7 @@ use super::clock::CORE_CLOCKS_PER_TICK;
 use super::emulator::{Options, Stall};
 use super::error::EmulatorError;
 use super::interpreter::{Interpreter, Yield};
+use super::priorities::{Priorities, Schedule};
 use super::random::Random;
 use super::report;
 use super::residency::Residency;
@@ -22,6 +23,7 @@ pub(super) struct Scheduler<'a> {
     /// longer they wait, the more stores one look covers.
     ready: Vec<u32>,
     polls: Vec<u32>,
+    priorities: Priorities,
     random: Random,
     executed: u64,
     /// When parked polls look again although nothing that they watch has changed.
@@ -40,6 +42,7 @@ impl<'a> Scheduler<'a> {
             residency,
             ready: Vec::new(),
             polls: Vec::new(),
+            priorities: Priorities::default(),
             random,
             executed: 0,
             next_sweep,
@@ -64,15 +67,26 @@ impl<'a> Scheduler<'a> {
             if !self.has_runnable() && !self.resolve_stall()? {
                 return Ok(());
             }
-            let takes_poll = !self.polls.is_empty() && (self.ready.is_empty() || self.random.below(POLL_ODDS) == 0);
-            let list = if takes_poll { &mut self.polls } else { &mut self.ready };
-            let position = self.random.below(list.len() as u64) as usize;
-            let wave = list.swap_remove(position) as usize;
+            let wave = self.next_wave();
             let quantum = 1 + self.random.below(2 * self.options.quantum.max(1));
             let outcome = self.run_wave(wave, quantum)?;
             self.settle(wave, outcome)?;
             self.wake();
         }
+    }
+
+    /// Takes the wave whose turn it is; one can run.
+    fn next_wave(&mut self) -> usize {
+        if self.options.schedule == Schedule::Priorities {
+            self.ready.append(&mut self.polls);
+            let slots = &self.residency.slots;
+            let position = self.priorities.pick(&self.ready, slots, self.executed, &mut self.random);
+            return self.ready.swap_remove(position) as usize;
+        }
+        let takes_poll = !self.polls.is_empty() && (self.ready.is_empty() || self.random.below(POLL_ODDS) == 0);
+        let list = if takes_poll { &mut self.polls } else { &mut self.ready };
+        let position = self.random.below(list.len() as u64) as usize;
+        list.swap_remove(position) as usize
     }
 
     fn has_runnable(&self) -> bool {
