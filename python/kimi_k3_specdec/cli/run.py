@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..decoding.options import CHECKS, DEVICES, FAULT_KINDS, SCHEDULES, FaultSpec, RunOptions, parse_layers
+from ..decoding.options import CHECKS, DEVICES, FAULT_KINDS, MEMORIES, SCHEDULES, FaultSpec, RunOptions, parse_layers
 from ..errors import UserError
 from .messages import DIFFERENT, progress, refusals
 
@@ -44,6 +44,9 @@ def command(
         str | None,
         typer.Option(help=f"How waves take turns: {', '.join(SCHEDULES)}, or all of them where there are several "
                           "schedules; default: turns, or all.")] = None,
+    memory: Annotated[
+        str, typer.Option(help="strong: stores are seen at once; weak: as little and late as the hardware may show "
+                               "them.")] = DEFAULTS.memory,
     schedules: Annotated[int, typer.Option(help="Run under so many schedules.")] = DEFAULTS.schedules,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
@@ -61,12 +64,14 @@ def command(
             raise UserError(f"unknown device `{device}`", f"choose one of {', '.join(DEVICES)}")
         if check is not None and check not in CHECKS:
             raise UserError(f"unknown check `{check}`", f"choose one of {', '.join(CHECKS)}")
+        if memory not in MEMORIES:
+            raise UserError(f"unknown memory `{memory}`", f"choose one of {', '.join(MEMORIES)}")
         kinds = (*SCHEDULES, "all") if schedules > 1 else SCHEDULES
         if schedule is not None and schedule not in kinds:
             raise UserError(f"unknown schedule `{schedule}`", f"choose one of {', '.join(kinds)}")
         options = RunOptions(geometry, ranks, requests, speculative_tokens, steps, parse_layers(layers), seed,
                              schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None, check,
-                             schedule or ("all" if schedules > 1 else "turns"), schedules)
+                             schedule or ("all" if schedules > 1 else "turns"), memory, schedules)
         with progress() as report:
             outcome = run(options, report)
     if as_json_text:

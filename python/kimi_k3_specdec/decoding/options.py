@@ -13,6 +13,7 @@ DEVICES = ("emulator", "hip", "cuda")
 CHECKS = ("races",)
 SCHEDULES = ("turns", "priorities")
 """How the emulator's waves take turns."""
+MEMORIES = ("strong", "weak")
 
 MAX_COUNT, MAX_SEED = 2**16, 2**32 - 1
 """The largest count and seed that an option takes."""
@@ -60,6 +61,8 @@ class RunOptions:
     check: str | None = None
     """What is checked beside results: one of CHECKS."""
     schedule: str = "turns"
+    memory: str = "strong"
+    """Whether stores are seen at once (`strong`), or as little and late as the model allows (`weak`)."""
     schedules: int = 1
     """Schedules to explore, from `schedule_seed` on."""
 
@@ -97,6 +100,7 @@ class RunOptions:
         words += [f"--fault {self.fault}"] if self.fault else []
         words += [f"--check {self.check}"] if self.check else []
         words += [f"--schedule {self.schedule}"] if self.schedule != "turns" else []
+        words += [f"--memory {self.memory}"] if self.memory != "strong" else []
         return " ".join(words)
 
 

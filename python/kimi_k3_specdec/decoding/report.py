@@ -52,6 +52,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "fault": outcome.fault,
         "check": options.check,
         "schedule": options.schedule,
+        "memory": options.memory,
         "races": outcome.races,
         "schedules": [vars(explored) for explored in outcome.explored],
         "failure": None if outcome.failure is None else failure(outcome, outcome.failure),

@@ -26,6 +26,7 @@ use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::statistics::Statistics;
 use super::tap::{Tap, TapImage, TapRegion};
+use super::weak::Weak;
 
 /// What happens when every wave waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Options {
     pub poll_ticks: u64,
     /// Whether every access to memory is checked for races: some times slower.
     pub check_races: bool,
+    /// Whether memory shows as little of stores as the model allows; see `weak`. Much slower.
+    pub weak_memory: bool,
     /// Resources of a device.
     pub model: DeviceModel,
 }
@@ -73,6 +76,7 @@ impl Default for Options {
             instructions_per_tick: 256,
             poll_ticks: 10_000_000,
             check_races: false,
+            weak_memory: false,
             model: DeviceModel::default(),
         }
     }
@@ -120,6 +124,7 @@ impl Emulator {
             faults: Faults::default(),
             statistics: Statistics::default(),
             races: options.check_races.then(Box::default),
+            weak: options.weak_memory.then(|| Box::new(Weak::new(options.seed))),
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
         Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }

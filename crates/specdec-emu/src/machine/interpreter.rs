@@ -8,12 +8,12 @@ use super::local_memory;
 use super::location::Location;
 use super::parking::Sleep;
 use super::program::{span, Program, Step};
-use super::races;
 use super::scalar_memory;
 use super::scoreboard::{Span, VECTOR_WORDS};
 use super::shared::Shared;
 use super::slot::Slot;
 use super::vector_memory;
+use super::watch;
 use crate::exec::Flow;
 
 /// Why a wave gave up its turn.
@@ -124,8 +124,8 @@ impl Interpreter<'_> {
     fn act(&mut self, step: &Step) -> Result<Flow, EmulatorError> {
         let Self { slot, group, shared, .. } = self;
         let inst = &step.inst;
-        if shared.races.is_some() {
-            races::note(shared, slot, group, step.action);
+        if shared.is_watched() {
+            watch::note(shared, slot, group, step.action);
         }
         let (lds, board) = (&mut group.lds, &mut slot.board);
         match step.action {

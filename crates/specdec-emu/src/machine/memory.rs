@@ -32,7 +32,7 @@ pub(super) struct Allocation {
     pub rank: Rank,
     pub kind: MemoryKind,
     pub name: String,
-    /// Whether a kernel has stored to it while races were checked.
+    /// Whether a kernel has stored to it while somebody kept books of it.
     pub is_stored: bool,
     /// Bytes that are written; `None` when all are.
     written: Option<Written>,

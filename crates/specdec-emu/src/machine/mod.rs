@@ -37,6 +37,8 @@ mod statistics;
 mod tap;
 mod vector_memory;
 mod visibility;
+mod watch;
+mod weak;
 mod written;
 
 pub use code_object::KernelInfo;

@@ -13,6 +13,7 @@ use super::shared::Shared;
 use super::slot::{Slot, WaveState};
 use super::statistics::LoadsInFlight;
 use super::visibility::Origin;
+use super::weak;
 use crate::wave::{Lanes, LANES};
 
 /// A launch whose workgroups are resident.
@@ -148,6 +149,7 @@ impl Residency {
             return Ok(false);
         }
         shared.memory.remove(running.arguments.kernarg)?;
+        weak::flush(shared, Rank(rank as u8));
         shared.statistics.launches += 1;
         self.running[rank] = None;
         Ok(true)
@@ -156,6 +158,7 @@ impl Residency {
     /// Ends everything at once, after an error.
     pub fn abandon(&mut self, shared: &mut Shared) {
         for running in self.running.iter_mut().filter_map(Option::take) {
+            weak::flush(shared, running.launch.rank);
             // The arguments are there: `start` put them there and only `end_wave` takes them away.
             let _ = shared.memory.remove(running.arguments.kernarg);
         }

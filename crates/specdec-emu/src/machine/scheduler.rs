@@ -10,6 +10,7 @@ use super::report;
 use super::residency::Residency;
 use super::shared::Shared;
 use super::slot::WaveState;
+use super::weak;
 
 /// While other waves can run, one turn in so many goes to a poll.
 const POLL_ODDS: u64 = 64;
@@ -207,6 +208,11 @@ impl<'a> Scheduler<'a> {
     /// No wave is ready: jumps to the next timer, lets every poll look once more, then reports the deadlock or
     /// lets time pass. `false` when all have ended.
     fn resolve_stall(&mut self) -> Result<bool, EmulatorError> {
+        weak::settle(self.shared);
+        self.wake();
+        if self.has_runnable() {
+            return Ok(true);
+        }
         while let Some(tick) = self.shared.parking.next_timer() {
             self.shared.clock.advance(tick.saturating_sub(self.shared.clock.ticks()));
             self.wake();

@@ -7,6 +7,7 @@ use super::parking::Parking;
 use super::races::Races;
 use super::statistics::Statistics;
 use super::tap::Tap;
+use super::weak::Weak;
 
 /// Memory, time and what watches them.
 #[derive(Debug)]
@@ -19,4 +20,14 @@ pub(super) struct Shared {
     pub statistics: Statistics,
     /// The race check, when it is on.
     pub races: Option<Box<Races>>,
+    /// Stores in flight and old copies, when memory is weak.
+    pub weak: Option<Box<Weak>>,
+}
+
+impl Shared {
+    /// Whether somebody wants to know what a wave is about to do.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.races.is_some() || self.weak.is_some()
+    }
 }

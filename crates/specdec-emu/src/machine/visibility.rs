@@ -1,8 +1,8 @@
 //! When a store becomes visible to whom: the one place that decides it.
 //!
-//! Every access of a wave to memory passes through here with its cache policy and origin. This version makes each
-//! access take effect at once, for everybody. Per-XCD copies, store buffers that drain at `vmcnt(0)` and a
-//! happens-before check belong here and nowhere else.
+//! Every access of a wave to memory passes through here with its cache policy and origin. As a rule it takes effect at
+//! once, for everybody. `races` checks that nothing depends on that; `weak` keeps stores in flight and copies old
+//! instead.
 
 use specdec_core::ids::Rank;
 
@@ -11,6 +11,7 @@ use super::error::EmulatorError;
 use super::lane_copy;
 use super::location::Location;
 use super::shared::Shared;
+use super::weak;
 use crate::inst::Mods;
 use crate::wave::{Lanes, LANES};
 
@@ -114,6 +115,9 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
     if let Some(races) = &mut shared.races {
         races.load(access, &shared.memory);
     }
+    if shared.weak.is_some() {
+        return weak::load(shared, access, out);
+    }
     let memory = &shared.memory;
     if let Some(index) = memory.find(low) {
         let allocation = memory.at(index);
@@ -148,6 +152,13 @@ pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Res
     let memory = &mut shared.memory;
     if let Some(races) = &mut shared.races {
         races.store(access, data, memory);
+    }
+    if shared.weak.is_some() {
+        weak::store(shared, access, data)?;
+        if shared.tap.may_watch(lanes) {
+            shared.tap.observe(origin, lanes, bytes, data);
+        }
+        return Ok(());
     }
     let whole = memory.find(low).filter(|&index| {
         let allocation = memory.at(index);
@@ -194,6 +205,7 @@ pub(super) fn atomic(
     if let Some(races) = &mut shared.races {
         races.atomic(access, &mut shared.memory);
     }
+    weak::prepare_atomic(shared, access);
     for lane in lanes.active() {
         let mut value = [0; 8];
         in_lane(lane, shared.memory.load("atomic", lanes.at[lane], &mut value[..bytes]))?;

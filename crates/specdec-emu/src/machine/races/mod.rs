@@ -33,11 +33,7 @@ use self::clock::Clock;
 use self::shadow::{words, Record, Shadow};
 use self::site::{Site, Sites};
 use self::waves::{Polled, Waves};
-use super::action::{Action, LocalKind};
-use super::group::Group;
 use super::memory::Memory;
-use super::shared::Shared;
-use super::slot::Slot;
 use super::visibility::Access;
 use crate::wave::Lanes;
 
@@ -218,20 +214,4 @@ fn is_same(memory: &Memory, address: u64, mask: u8, value: Option<u32>) -> bool 
     let Some(value) = value.filter(|_| mask == 0xF) else { return false };
     let mut old = [0; 4];
     memory.load("load", address, &mut old).is_ok() && u32::from_le_bytes(old) == value
-}
-
-/// A wave is about to do what is not the executor's: tells the check who, and what it needs of the wave.
-pub(super) fn note(shared: &mut Shared, slot: &Slot, group: &Group, action: Action) {
-    let Some(races) = &mut shared.races else { return };
-    match action {
-        Action::Vector(..) | Action::WriteBack => races.issue(slot),
-        Action::ScalarLoad { .. } => races.turn(slot),
-        Action::Local(kind) => {
-            if let Some(local) = &group.lds.races {
-                let is_atomic = matches!(kind, LocalKind::Atomic { .. });
-                local.borrow_mut().turn = LocalTurn { wave: slot.index as u8, is_atomic, step: slot.next as u32 };
-            }
-        }
-        _ => {}
-    }
 }
