@@ -67,7 +67,6 @@ MUTANTS = (
                 "  decay_gates<G>(context, layer, request, head);",
             ),
         ),
-        is_race=True,
     ),
     Mutant(
         "kda_norms_without_barrier",
@@ -214,7 +213,6 @@ MUTANTS = (
                 "  }",
             ),
         ),
-        is_race=True,
     ),
     Mutant(
         "barrier_left_out_by_a_wave",

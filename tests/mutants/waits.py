@@ -206,18 +206,6 @@ MUTANTS = (
         is_race=True,
     ),
     Mutant(
-        "shared_hidden_not_waited_for",
-        "shared_down reads its hidden before it is there",
-        (
-            Edit(
-                "stages/down.hpp",
-                "        wait_flags(context, Stage::SharedDown,",
-                "        if (experts > 1u << 20) wait_flags(context, Stage::SharedDown,",
-            ),
-        ),
-        is_race=True,
-    ),
-    Mutant(
         "dots_not_waited_for",
         "seam_mix sums dots that are not there",
         (
@@ -264,20 +252,19 @@ MUTANTS = (
     ),
     Mutant(
         "epoch_too_early",
-        "the epoch advances while other workgroups may not have read it",
+        "the epoch advances while other waves may not have read it",
         (
             Edit(
-                "stages/output.hpp",
-                "  const uint32_t sum = all_reduced_pair",
-                "  auto& early = context.args();\n"
-                "  if (task == 0 && context.lane == 0 && (early.flags & abi::LAST_OF_STEP))\n"
-                "    arch::store_system(early.epoch, arch::load_system(early.epoch) + 1);\n"
-                "  const uint32_t sum = all_reduced_pair",
+                "layers.hip",
+                "    context.failed = 0;\n",
+                "    context.failed = 0;\n"
+                "    if (context.cta == 0 && context.thread == 0 && (args.flags & abi::LAST_OF_STEP))\n"
+                "      arch::store_system(args.epoch, epoch + 1);\n",
             ),
             Edit(
                 "stages/output.hpp",
                 "if (task == 0 && context.lane == 0 && context.failed == 0 && (args.flags & abi::LAST_OF_STEP))",
-                "if (task == ~0u && context.lane == 0 && context.failed == 0 && (args.flags & abi::LAST_OF_STEP))",
+                "if (task == ~0u && context.failed == 0 && (args.flags & abi::LAST_OF_STEP))",
             ),
         ),
         is_race=True,

@@ -50,6 +50,14 @@ fn schedule(name: &str) -> PyResult<Schedule> {
     }
 }
 
+fn is_weak(memory: &str) -> PyResult<bool> {
+    match memory {
+        "strong" => Ok(false),
+        "weak" => Ok(true),
+        _ => Err(error::unknown("memory", memory, "strong, weak")),
+    }
+}
+
 fn region(name: &str) -> PyResult<Region> {
     Region::ALL
         .into_iter()
@@ -62,7 +70,7 @@ impl PyEngine {
     /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
     /// `advance` (the clock jumps a second). Raises `Refused` or `MachineError`.
     #[new]
-    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false, schedule="turns", weak_memory=false))]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false, schedule="turns", memory="strong"))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         geometry: &str,
@@ -76,7 +84,7 @@ impl PyEngine {
         budget: Option<u64>,
         check_races: bool,
         schedule: &str,
-        weak_memory: bool,
+        memory: &str,
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
@@ -84,7 +92,7 @@ impl PyEngine {
             Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
         options.budget = budget.unwrap_or(options.budget);
         options.check_races = check_races;
-        options.weak_memory = weak_memory;
+        options.weak_memory = is_weak(memory)?;
         options.schedule = self::schedule(schedule)?;
         let emulator = Emulator::new(options);
         let mut engine =

@@ -55,7 +55,7 @@ class Machine:
         self.options, self.geometry, self.plan = options, geometry, plan
         self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
                                      schedule=options.schedule, check_races=options.check == "races",
-                                     weak_memory=options.memory == "weak")
+                                     memory=options.memory)
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights
