@@ -175,7 +175,7 @@ impl Interpreter<'_> {
         }
         slot.slept = (slot.executed, step.inst.pc);
         if let Some(races) = &mut shared.races {
-            races.sleep(slot.origin.wave);
+            races.sleep(slot.origin.wave, slot.wave.exec());
         }
         match shared.parking.sleep(slot.origin.wave) {
             Sleep::Changed => Yield::Quantum,

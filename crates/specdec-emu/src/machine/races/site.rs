@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::polling::polling_steps;
+use crate::machine::action::{Action, VectorKind};
 use crate::machine::dispatch::Queued;
+use crate::machine::lines::Lines;
+use crate::machine::location::SourceLine;
 use crate::machine::visibility::Policy;
 use crate::op::Op;
 
@@ -105,13 +108,32 @@ impl Kernel {
         }
         let ops = (first..end).filter_map(|step| program.step(step).map(|step| step.inst.op));
         let has_fences = ops.clone().any(|op| matches!(op, Op::BufferInv | Op::BufferWbl2));
-        Self { launch: launch.clone(), first, polling: polling_steps(program, first, end), has_fences }
+        let mut polling = polling_steps(program, first, end);
+        add_peeled(launch, first, &mut polling);
+        Self { launch: launch.clone(), first, polling, has_fences }
     }
 
     /// Whether a step belongs to a polling loop.
     #[inline]
     pub fn polls(&self, step: u32) -> bool {
         self.polling.get((step as usize).wrapping_sub(self.first)).copied().unwrap_or(false)
+    }
+}
+
+/// A compiler may look once before it enters a loop: such a load has the source lines of one inside.
+fn add_peeled(launch: &Queued, first: usize, polling: &mut [bool]) {
+    let module = &launch.module;
+    let mut lines = Lines::open(&module.object.elf);
+    let mut sources: Vec<Option<Vec<SourceLine>>> = Vec::new();
+    for step in first..first + polling.len() {
+        let step =
+            module.program.step(step).filter(|step| matches!(step.action, Action::Vector(_, VectorKind::Load(_))));
+        sources.push(step.map(|step| lines.functions(module.object.text.start as u64 + u64::from(step.inst.pc))));
+    }
+    let inside: Vec<Vec<SourceLine>> =
+        sources.iter().zip(&*polling).filter(|(_, polls)| **polls).filter_map(|(source, _)| source.clone()).collect();
+    for (polls, source) in polling.iter_mut().zip(&sources) {
+        *polls |= source.as_ref().is_some_and(|source| !source.is_empty() && inside.contains(source));
     }
 }
 

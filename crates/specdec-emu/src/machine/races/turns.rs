@@ -10,7 +10,7 @@ use super::local::{LocalRace, LocalShadow, LocalTurn};
 use super::report::RaceKind;
 use super::shadow::Record;
 use super::site::{AccessKind, Scope, Site};
-use super::waves::Waves;
+use super::waves::{Polled, Waves};
 use super::Races;
 use crate::machine::dispatch::Queued;
 use crate::machine::group::Group;
@@ -84,14 +84,21 @@ impl Races {
         self.sites.kernels[at.kernel as usize].polls(at.step)
     }
 
-    /// A wave sleeps: what it polled was not what it waits for.
-    pub fn sleep(&mut self, wave: usize) {
-        self.waves.take_polled(wave);
+    /// The lanes of `exec` sleep: what they polled was not what they wait for. Lanes that have left the loop have what
+    /// they waited for.
+    pub fn sleep(&mut self, wave: usize, exec: u64) {
+        let mut polled = self.waves.take_polled(wave);
+        polled.retain(|polled| exec >> polled.record.lane & 1 == 0);
+        self.accept_all(wave, polled);
     }
 
     /// A wave goes on without having slept: what it polled was what it waited for.
     fn accept(&mut self, wave: usize) {
         let polled = self.waves.take_polled(wave);
+        self.accept_all(wave, polled);
+    }
+
+    fn accept_all(&mut self, wave: usize, polled: Vec<Polled>) {
         let mut last = std::ptr::null();
         for release in polled.iter().filter_map(|polled| polled.release.as_ref()) {
             if Arc::as_ptr(release) != last {
