@@ -19,7 +19,7 @@ fn code() -> &'static [u8] {
 }
 
 fn checked(seed: u64) -> Options {
-    let schedule = if seed % 2 == 0 { Schedule::Turns } else { Schedule::Priorities };
+    let schedule = if seed.is_multiple_of(2) { Schedule::Turns } else { Schedule::Priorities };
     Options { seed, schedule, quantum: 1 + seed % 20, check_races: true, ..Options::default() }
 }
 
