@@ -142,7 +142,7 @@ SPECDEC_DEVICE uint32_t shared_down_column(const Context& context, uint32_t task
 template <class G>
 SPECDEC_DEVICE void down(Context& context, Descriptor& layer) {
   context.enter_stage();
-  const uint32_t expert_first = context.first_task(Stage::ExpertDown);
+  const uint32_t expert_first = context.place(Stage::ExpertDown);
   const uint32_t expert_tasks = context.tasks(Stage::ExpertDown).tasks;
   const Share share = context.share(Stage::SharedDown);
   const auto locate = [&](uint32_t task) {

@@ -80,7 +80,7 @@ SPECDEC_DEVICE void expert_up(Context& context, Descriptor& layer) {
   context.enter_stage();
   using Tile = ExpertUpTile<G>;
   auto& shared = routing<G>;
-  const uint32_t first = context.first_task(Stage::ExpertUp);
+  const uint32_t first = context.place(Stage::ExpertUp);
   const uint32_t num_tasks = arch::uniform(shared.num_union) * G::kGroups;
   if (first >= num_tasks) return;
   const uint32_t half = context.wave / 4, token = context.lane % 16, block = context.lane / 16;

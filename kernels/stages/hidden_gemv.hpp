@@ -77,9 +77,9 @@ SPECDEC_DEVICE void hidden_gemv(Context& context, Descriptor& layer, bool mlp) {
   if (!mlp) {
     publish(context, G::kProjFlags, share.first);
   } else if (share.end > Tiles::kFirstShared) {
-    // Flags of SharedHidden count from the workgroup of the first shared tile.
-    const uint32_t start = context.tasks(stage).first_cta + Tiles::kFirstShared;
-    const uint32_t index = context.relative_to(start % context.grid);
+    // Flags of SharedHidden count from the place of the first shared tile.
+    const uint32_t start = Tiles::kFirstShared % context.grid, at = context.place(stage);
+    const uint32_t index = at >= start ? at - start : at + context.grid - start;
     if (index < Tiles::kShared) publish(context, G::kSharedHiddenFlags, index);
   }
 }

@@ -192,7 +192,7 @@ SPECDEC_DEVICE void recurrence(Context& context, Descriptor& layer, const StateS
 template <class G>
 SPECDEC_DEVICE void kda(Context& context, Descriptor& layer) {
   context.enter_stage();
-  const uint32_t first = context.first_task(Stage::Kda), num_tasks = context.tasks(Stage::Kda).tasks;
+  const uint32_t first = context.place(Stage::Kda), num_tasks = context.tasks(Stage::Kda).tasks;
   if (first >= num_tasks) return;
   if (context.wave == 0)
     wait_flags(context, Stage::Kda, G::kProjFlags, context.producers(context.tasks(Stage::InProj).tasks));

@@ -41,8 +41,8 @@ SPECDEC_DEVICE void scrub(Context& context) {
   context.enter_stage();
   if (!(context.args().flags & abi::LAST_OF_STEP)) return;
   static_assert(abi::MAX_REQUESTS * G::kHeads * G::kChunks >= G::kHidden / abi::TILE, "a flag for every workgroup");
-  scrub_idle(context, G::kCoreFlags, context.first_task(Stage::Kda), context.tasks(Stage::Kda).tasks);
-  scrub_idle(context, G::kExpertHiddenFlags, context.first_task(Stage::ExpertUp),
+  scrub_idle(context, G::kCoreFlags, context.place(Stage::Kda), context.tasks(Stage::Kda).tasks);
+  scrub_idle(context, G::kExpertHiddenFlags, context.place(Stage::ExpertUp),
              arch::uniform(routing<G>.num_union) * G::kGroups);
 
   const uint32_t row = context.epoch_tag / abi::TAG_LAYERS / 2 % abi::MAX_ROWS;

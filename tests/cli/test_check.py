@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -194,8 +196,12 @@ def test_nonsense_never_panics(case: tuple[int, int, bytes]) -> None:
 
 
 @pytest.mark.slow
-@given(CASES)
-@settings(max_examples=400_000, deadline=None, suppress_health_check=list(HealthCheck))
-def test_nonsense_never_panics_for_a_minute(case: tuple[int, int, bytes]) -> None:
-    """Far more."""
-    fuzzed(case)
+def test_nonsense_never_panics_for_a_minute() -> None:
+    """Five million cases, most of them near enough to a deployment to get past the parser's first lines."""
+    draw = Random(0)
+    values = [b"null", b"[]", b"{}", b"-1", b"1e400", b'""', b"[[[", b"\\", b"1e9", b"true", b"18446744073709551616"]
+    starts = [match.start() for match in re.finditer(rb'[\[{:,"\d]', EXAMPLE.encode())]
+    for _ in range(5_000_000):
+        at = draw.choice(starts) + draw.randrange(2)
+        filler = draw.choice(values) if draw.random() < 0.5 else draw.randbytes(draw.randrange(6))
+        fuzzed((at, draw.choice((0, 1, 2, 4, 20)), filler))

@@ -96,21 +96,23 @@ pub enum Stage {
 
 /// Stages of a layer.
 pub const NUM_STAGES: u32 = 15;
+/// Words from one workgroup's places to the next one's.
+pub const PLACE_STRIDE: u32 = 16;
 
-/// Where a stage's tasks run. Workgroups count from `first_cta`, modulo the grid: the first `head_ctas` of them take
-/// tasks `0..head_tasks` in turns, the others the rest in turns. A stage whose tasks are waves has no others, and gives
-/// task `t` to wave `t / grid`.
+/// Where a stage's tasks run. Each workgroup has a place in the stage's order: the first `head_ctas` places take tasks
+/// `0..head_tasks` in turns, the others the rest in turns. A stage whose tasks are waves has no others, and gives task
+/// `t` to wave `t / grid`. Behind the `NUM_STAGES` rows of a table lie the places, `u32 [grid][PLACE_STRIDE]` by stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct StageTasks {
-    /// Workgroup of task 0.
-    pub first_cta: u32,
     /// Number of tasks; for `ExpertUp` the tasks of one expert, since the number of experts is routed.
     pub tasks: u32,
     /// Workgroups of the first part.
     pub head_ctas: u32,
     /// Tasks of the first part.
     pub head_tasks: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// One AttnRes seam (spec/numerics.md §3).
@@ -237,7 +239,7 @@ pub struct LaunchArgs {
     pub layers: u64,
     /// `StateGroup []`.
     pub groups: u64,
-    /// `StageTasks [NUM_STAGES]` for this width.
+    /// `StageTasks [NUM_STAGES]` for this width, and the places behind them.
     pub stages: u64,
     /// This rank's scratch.
     pub scratch: u64,

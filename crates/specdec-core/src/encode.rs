@@ -47,7 +47,7 @@ macro_rules! encode_structs {
 }
 
 encode_structs! {
-    StageTasks { first_cta, tasks, head_ctas, head_tasks }
+    StageTasks { tasks, head_ctas, head_tasks, reserved }
     StateGroup { state_indices, num_accepted, row_stride, reserved }
     SeamWeights { norm, logit, output, eps, output_eps }
     LayerDescriptor {

@@ -8,9 +8,7 @@ use std::mem::size_of;
 
 use thiserror::Error;
 
-use crate::abi::{
-    launch_flags, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS, NUM_STAGES, PEER_HEAD_BYTES,
-};
+use crate::abi::{launch_flags, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS, PEER_HEAD_BYTES};
 use crate::buffers::{RankBuffers, MAX_GROUPS};
 use crate::device::{Device, Launch, MemoryKind};
 use crate::encode::Encode;
@@ -226,11 +224,7 @@ impl<D: Device> Engine<D> {
             return Ok(());
         }
         let table = TaskTable::new(&self.shard, shape, self.shard.geometry.grid).map_err(EngineError::Shape)?;
-        let mut bytes = Vec::new();
-        for stage in &table.stages {
-            stage.encode(&mut bytes);
-        }
-        debug_assert_eq!(bytes.len(), 8 * NUM_STAGES as usize);
+        let bytes = table.to_bytes();
         for (index, state) in self.ranks.iter_mut().enumerate() {
             let at = self.device.allocate(Rank(index as u8), MemoryKind::Device, bytes.len() as u64, "task table")?;
             self.device.write(at, &bytes)?;

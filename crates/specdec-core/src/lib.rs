@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod balance;
 pub mod binding;
 pub mod buffers;
 pub mod config;

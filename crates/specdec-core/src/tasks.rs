@@ -1,13 +1,15 @@
 //! Which workgroup does what: the task table of one width (spec: DESIGN "Tasks").
 //!
-//! The table is data: kernels read it, the event graph is built from it, and any grid works. Stages start where the
-//! stage before them ended, so that the bytes of a whole layer spread evenly although single stages do not.
+//! The table is data: kernels read it, the event graph is built from it, and any grid works. Each stage deals its tasks
+//! in an order of its own, so that the bytes of a whole layer spread evenly although those of a single stage do not.
 
 use thiserror::Error;
 
 use crate::abi::{
-    Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, MX_GROUP, NUM_STAGES, OWN_TILES, SHARED_COLUMNS, TILE, WAVES,
+    Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, NUM_STAGES, OWN_TILES, PLACE_STRIDE, SHARED_COLUMNS, TILE, WAVES,
 };
+use crate::balance;
+use crate::encode::Encode;
 use crate::geometry::Shard;
 
 /// A step's shape.
@@ -83,24 +85,21 @@ impl StepShape {
 
 impl StageTasks {
     /// `tasks` dealt to the whole grid.
-    pub const fn dealt(first_cta: u32, tasks: u32, grid: u32) -> Self {
-        Self { first_cta, tasks, head_ctas: grid, head_tasks: tasks }
+    pub const fn dealt(tasks: u32, grid: u32) -> Self {
+        Self { tasks, head_ctas: grid, head_tasks: tasks, reserved: 0 }
     }
 
-    /// The workgroup of a task.
-    pub const fn cta(&self, grid: u32, task: u32) -> u32 {
-        let is_head = task < self.head_tasks || grid == self.head_ctas;
-        let place = if is_head {
+    /// The place that a task is dealt to. The routing may give `ExpertUp` more tasks than the table says.
+    const fn place(&self, grid: u32, task: u32) -> u32 {
+        if task < self.head_tasks || grid == self.head_ctas {
             task % self.head_ctas
         } else {
             self.head_ctas + (task - self.head_tasks) % (grid - self.head_ctas)
-        };
-        (self.first_cta + place) % grid
+        }
     }
 
-    /// The tasks of a workgroup, in its order.
-    pub fn of(&self, grid: u32, cta: u32) -> impl Iterator<Item = u32> {
-        let place = (cta + grid - self.first_cta % grid) % grid;
+    /// The tasks that a place is dealt, in its order.
+    fn at(&self, grid: u32, place: u32) -> impl Iterator<Item = u32> {
         let (first, end, stride) = if place < self.head_ctas {
             (place, self.head_tasks, self.head_ctas)
         } else {
@@ -115,6 +114,8 @@ impl StageTasks {
 pub struct TaskTable {
     /// By `Stage`.
     pub stages: [StageTasks; NUM_STAGES as usize],
+    /// By `Stage`: the workgroup at each place, every one once.
+    pub orders: Vec<Vec<u32>>,
     /// Workgroups.
     pub grid: u32,
     /// The step's shape.
@@ -134,14 +135,9 @@ impl TaskTable {
         // gives each a tile of shared_down.
         fits(grid <= hidden / TILE, format!("{} shared-down tiles, one for every workgroup at least", hidden / TILE))?;
 
-        let mut stages = [StageTasks::default(); NUM_STAGES as usize];
-        // A slice of a row belongs to the same wave in every seam: it alone touches its prefix and blocks.
-        for stage in [Stage::AttentionDots, Stage::AttentionMix, Stage::MlpDots, Stage::MlpMix, Stage::Output] {
-            stages[stage as usize] = StageTasks::dealt(0, seam, grid);
-        }
-        stages[Stage::Route as usize] = StageTasks::dealt(0, grid, grid);
-        let mut next = seam.min(grid) % grid;
+        let mut stages = [StageTasks::dealt(seam, grid); NUM_STAGES as usize];
         for (stage, tasks) in [
+            (Stage::Route, grid),
             (Stage::InProj, shard.in_proj_rows() / TILE),
             (Stage::Kda, shape.requests * shard.heads() * shard.chunks()),
             (Stage::OProj, hidden / TILE),
@@ -150,40 +146,72 @@ impl TaskTable {
             (Stage::ExpertDown, shard.geometry.latent / TILE),
             (Stage::LatentNorm, shape.rows() * shard.latent_slices()),
         ] {
-            stages[stage as usize] = StageTasks::dealt(next, tasks, grid);
-            next = (next + tasks) % grid;
+            stages[stage as usize] = StageTasks::dealt(tasks, grid);
         }
         // Two tiles for some and one for others is as slow as two for all: then fewer workgroups, each with enough
         // weights under way.
         let output = &mut stages[Stage::OProj as usize];
         output.head_ctas = output.tasks.div_ceil(output.tasks.div_ceil(grid));
-        let shared_down = share_down(shard, shape, grid, stages[Stage::ExpertDown as usize]);
+        let shared_down = share_down(shard, shape, grid, stages[Stage::ExpertDown as usize].tasks);
         stages[Stage::SharedDown as usize] = shared_down;
         let most = shared_down.head_tasks.min(OWN_TILES * shared_down.head_ctas);
         fits(own_tiles <= most, format!("{own_tiles} own tiles, {OWN_TILES} a workgroup at most"))?;
-        // `Up` adds to what `SharedDown` kept: same tiles, same workgroups.
         stages[Stage::Up as usize] = StageTasks { tasks: own_tiles, head_tasks: own_tiles, ..shared_down };
-        Ok(Self { stages, grid, shape })
+        let orders = balance::orders(&stages, shard, shape, grid);
+        Ok(Self { stages, orders, grid, shape })
     }
 
     /// One stage's tasks.
     pub const fn stage(&self, stage: Stage) -> StageTasks {
         self.stages[stage as usize]
     }
+
+    /// The workgroup of a stage's task.
+    pub fn cta(&self, stage: Stage, task: u32) -> u32 {
+        self.orders[stage as usize][self.stage(stage).place(self.grid, task) as usize]
+    }
+
+    /// The place of a workgroup in a stage's order.
+    pub fn place(&self, stage: Stage, cta: u32) -> u32 {
+        let place = self.orders[stage as usize].iter().position(|at| *at == cta);
+        place.map_or(self.grid, |place| place as u32)
+    }
+
+    /// A workgroup's tasks of a stage, in its order.
+    pub fn tasks_of(&self, stage: Stage, cta: u32) -> impl Iterator<Item = u32> {
+        self.stage(stage).at(self.grid, self.place(stage, cta))
+    }
+
+    /// The table as the kernels read it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for stage in &self.stages {
+            stage.encode(&mut bytes);
+        }
+        let mut places = vec![[0; PLACE_STRIDE as usize]; self.grid as usize];
+        for (stage, order) in self.orders.iter().enumerate() {
+            for (place, cta) in order.iter().enumerate() {
+                places[*cta as usize][stage] = place as u32;
+            }
+        }
+        places.as_flattened().iter().for_each(|place| place.encode(&mut bytes));
+        bytes
+    }
 }
 
 /// `SharedDown`'s tiles: workgroups that have a tile of `ExpertDown` come first, with this rank's own columns; those
 /// that have none take more of the others, up to the bytes of an expert tile whose picks are all different.
-fn share_down(shard: &Shard, shape: StepShape, grid: u32, expert_down: StageTasks) -> StageTasks {
+fn share_down(shard: &Shard, shape: StepShape, grid: u32, expert_tiles: u32) -> StageTasks {
     let tasks = shard.geometry.hidden / TILE;
-    let spread = StageTasks::dealt(expert_down.first_cta, tasks, grid);
-    let Some(others) = grid.checked_sub(expert_down.tasks).filter(|others| *others > 0) else { return spread };
+    let spread = StageTasks::dealt(tasks, grid);
+    let Some(others) = grid.checked_sub(expert_tiles).filter(|others| *others > 0) else { return spread };
     let experts = shard.geometry.experts.min(shape.rows() * shard.geometry.top_k);
-    let tile_bytes = TILE * shard.shared() * 2;
-    let expert_bytes = experts * TILE * (shard.inter() / 2 + shard.inter() / MX_GROUP);
-    let each = (tasks - expert_down.tasks).div_ceil(others).min(1 + expert_bytes / tile_bytes);
-    let head_tasks = tasks - (others * each).min(tasks - expert_down.tasks);
-    StageTasks { head_ctas: expert_down.tasks, head_tasks, ..spread }
+    let tile_bytes = balance::tile_bytes(shard.shared());
+    let each = (tasks - expert_tiles)
+        .div_ceil(others)
+        .min(1 + (u64::from(experts) * balance::expert_down_bytes(shard) / tile_bytes) as u32);
+    let head_tasks = tasks - (others * each).min(tasks - expert_tiles);
+    StageTasks { head_ctas: expert_tiles, head_tasks, ..spread }
 }
 
 #[cfg(test)]
@@ -209,7 +237,7 @@ mod tests {
                 for drafts in 1..MAX_ROWS / requests {
                     let table = StepShape::new(requests, drafts).and_then(|s| TaskTable::new(&shard, s, geometry.grid));
                     let Ok(table) = table else { panic!("{requests} x {drafts}: {table:?}") };
-                    assert!(table.stages.iter().all(|s| s.tasks > 0 && s.first_cta < geometry.grid));
+                    assert!(table.stages.iter().all(|s| s.tasks > 0));
                     assert_eq!(table.stage(Stage::Up).head_ctas, table.stage(Stage::SharedDown).head_ctas);
                 }
             }
@@ -224,17 +252,17 @@ mod tests {
                 assert_eq!(grid, 8, "no table");
                 continue;
             };
-            for stage in table.stages {
-                let mut owner = vec![None; stage.tasks as usize];
+            for stage in [Stage::InProj, Stage::Kda, Stage::OProj, Stage::ExpertDown, Stage::SharedDown, Stage::Up] {
+                let mut owner = vec![None; table.stage(stage).tasks as usize];
                 for cta in 0..grid {
-                    for task in stage.of(grid, cta) {
+                    for task in table.tasks_of(stage, cta) {
                         assert_eq!(owner[task as usize].replace(cta), None, "task {task} twice");
-                        assert_eq!(stage.cta(grid, task), cta);
+                        assert_eq!(table.cta(stage, task), cta);
                     }
                 }
                 assert!(owner.iter().all(Option::is_some), "{stage:?}");
             }
-            let least = (0..grid).map(|cta| table.stage(Stage::SharedDown).of(grid, cta).count()).min();
+            let least = (0..grid).map(|cta| table.tasks_of(Stage::SharedDown, cta).count()).min();
             assert!(least >= Some(1), "grid {grid}: a workgroup without a task behind the routing");
         }
     }
@@ -247,7 +275,7 @@ mod tests {
                 panic!("no table")
             };
             let mut workgroups = std::collections::BTreeMap::new();
-            (0..256).for_each(|cta| *workgroups.entry(table.stage(stage).of(256, cta).count()).or_insert(0) += 1);
+            (0..256).for_each(|cta| *workgroups.entry(table.tasks_of(stage, cta).count()).or_insert(0) += 1);
             workgroups.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(counts(1, Stage::OProj), [(0, 32), (2, 224)]);

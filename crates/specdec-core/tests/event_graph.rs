@@ -135,7 +135,8 @@ fn idle_workgroups(layers: &[LayerShape]) -> World {
     let mut world = World { shard: shard(&NANO, 2, grid), layers: layers.to_vec(), ..nano() };
     for table in &mut world.tables {
         table.grid = grid;
-        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(0, stage.tasks, grid));
+        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(stage.tasks, grid));
+        table.orders = vec![(0..grid).collect(); table.orders.len()];
     }
     world
 }
@@ -164,7 +165,8 @@ fn a_task_of_the_next_layer_orders_the_routing_too() {
     // One workgroup more than shared-down and output-projection tiles; the input projection has more.
     for table in &mut world.tables {
         table.grid = 17;
-        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(stage.first_cta, stage.tasks, 17));
+        table.stages.iter_mut().for_each(|stage| *stage = StageTasks::dealt(stage.tasks, 17));
+        table.orders.iter_mut().for_each(|order| order.push(16));
     }
     expect_pass(&world);
 }
@@ -276,8 +278,7 @@ fn one_region_for_both_seams_is_found() {
 fn up_on_another_workgroup_than_its_shared_tiles_is_found() {
     let mut world = nano();
     for table in &mut world.tables {
-        let up = &mut table.stages[Stage::Up as usize];
-        up.first_cta = (up.first_cta + 1) % table.grid;
+        table.orders[Stage::Up as usize].rotate_left(1);
     }
     expect_hazard(&world, "sums in another workgroup's LDS", |h| {
         matches!(h, Hazard::NeverWritten { exchange, reader, .. }

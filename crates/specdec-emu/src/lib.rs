@@ -1,4 +1,5 @@
 //! A functional gfx950 machine behind `specdec_core::device::Device`: it runs the shipped code objects on a CPU.
+pub mod case;
 pub mod decode;
 pub mod disassembly;
 pub mod exchange_tap;

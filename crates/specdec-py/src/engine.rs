@@ -15,9 +15,11 @@ use specdec_core::plan::{runs, Run};
 use specdec_core::tag::{Epoch, Tag};
 use specdec_core::tasks::StepShape;
 use specdec_emu::exchange_tap;
-use specdec_emu::machine::{Emulator, Fault, Options, Schedule, Stall};
+use specdec_emu::machine::{Emulator, Fault, Options};
 use specdec_emu::op::Op;
 
+use crate::emulator::{stall_policy, ADVANCE_TICKS};
+use crate::statistics::counters;
 use crate::{error, races};
 
 /// All ranks of a process, on the emulator. Addresses are host addresses of memory that was registered.
@@ -31,30 +33,6 @@ impl PyEngine {
     /// A panic in a binding leaves the engine as it was: its own `stopped` flag guards what must not go on.
     fn lock(&self) -> MutexGuard<'_, Engine<Emulator>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn stall_policy(name: &str) -> PyResult<Stall> {
-    match name {
-        "error" => Ok(Stall::Error),
-        "advance" => Ok(Stall::Advance(100_000_000)),
-        _ => Err(error::unknown("stall policy", name, "error, advance")),
-    }
-}
-
-fn schedule(name: &str) -> PyResult<Schedule> {
-    match name {
-        "turns" => Ok(Schedule::Turns),
-        "priorities" => Ok(Schedule::Priorities),
-        _ => Err(error::unknown("schedule", name, "turns, priorities")),
-    }
-}
-
-fn is_weak(memory: &str) -> PyResult<bool> {
-    match memory {
-        "strong" => Ok(false),
-        "weak" => Ok(true),
-        _ => Err(error::unknown("memory", memory, "strong, weak")),
     }
 }
 
@@ -88,12 +66,16 @@ impl PyEngine {
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
-        let mut options =
-            Options { ranks: ranks as usize, seed: schedule_seed, stall: stall_policy(stall)?, ..Options::default() };
+        let mut options = Options {
+            ranks: ranks as usize,
+            seed: schedule_seed,
+            stall: stall_policy(stall, ADVANCE_TICKS)?,
+            ..Options::default()
+        };
         options.budget = budget.unwrap_or(options.budget);
         options.check_races = check_races;
-        options.weak_memory = is_weak(memory)?;
-        options.schedule = self::schedule(schedule)?;
+        options.weak_memory = races::is_weak(memory)?;
+        options.schedule = races::schedule(schedule)?;
         let emulator = Emulator::new(options);
         let mut engine =
             Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
@@ -262,28 +244,7 @@ impl PyEngine {
     /// What the emulator counted since the engine was made.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let engine = self.lock();
-        let counted = engine.device.statistics();
-        let out = PyDict::new(py);
-        for (name, value) in [
-            ("wave_instructions", counted.wave_instructions),
-            ("poll_instructions", counted.poll_instructions),
-            ("mfma", counted.mfma),
-            ("masked_mfma", counted.masked_mfma),
-            ("vector_loads", counted.vector_loads),
-            ("vector_stores", counted.vector_stores),
-            ("lds_dma", counted.lds_dma),
-            ("atomics", counted.atomics),
-            ("scalar_loads", counted.scalar_loads),
-            ("lds", counted.lds),
-            ("bytes_loaded", counted.bytes_loaded),
-            ("bytes_stored", counted.bytes_stored),
-            ("launches", counted.launches),
-            ("parks", counted.parks),
-            ("ticks", counted.ticks),
-        ] {
-            out.set_item(name, value)?;
-        }
-        out.set_item("seconds", counted.wall_seconds)?;
+        let out = counters(py, engine.device.statistics())?;
         out.set_item("loads_in_flight", loads_in_flight(py, &engine)?)?;
         Ok(out)
     }

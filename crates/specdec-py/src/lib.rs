@@ -6,11 +6,13 @@
 
 mod config;
 mod doctor;
+mod emulator;
 mod engine;
 mod error;
 mod geometry;
 mod inspect;
 mod races;
+mod statistics;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,12 +52,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
     module.add_class::<engine::PyEngine>()?;
+    module.add_class::<emulator::PyMachine>()?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::doctor_variables, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::import_page, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::is_version, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::probe_hip, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::read_topology, module)?)?;
+    module.add_function(wrap_pyfunction!(emulator::parse_case, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;

@@ -1,8 +1,28 @@
-//! Race reports as Python values.
+//! Options of schedules and memory, and race reports as Python values.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use specdec_emu::machine::{Location, RaceAccess, RaceReport};
+use specdec_emu::machine::{Location, RaceAccess, RaceReport, Schedule};
+
+use crate::error;
+
+/// How waves take turns, by name.
+pub fn schedule(name: &str) -> PyResult<Schedule> {
+    match name {
+        "turns" => Ok(Schedule::Turns),
+        "priorities" => Ok(Schedule::Priorities),
+        _ => Err(error::unknown("schedule", name, "turns, priorities")),
+    }
+}
+
+/// Whether memory of that name is weak.
+pub fn is_weak(memory: &str) -> PyResult<bool> {
+    match memory {
+        "strong" => Ok(false),
+        "weak" => Ok(true),
+        _ => Err(error::unknown("memory", memory, "strong, weak")),
+    }
+}
 
 /// The kernel stage at a location: the outermost function of a file of `stages/`.
 fn stage(at: &Location) -> Option<&str> {

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xcbba475f5aad7824
+#define SPECDEC_ABI_HASH 0x36fb823b74cc2e66
 
 namespace specdec {
 namespace abi {
@@ -52,6 +52,8 @@ constexpr static const uint32_t NONE = 4294967295;
 constexpr static const uint32_t LDS_BYTES = (160 * 1024);
 
 constexpr static const uint32_t NUM_STAGES = 15;
+
+constexpr static const uint32_t PLACE_STRIDE = 16;
 
 constexpr static const uint32_t HEALTH_HEADER_BYTES = 64;
 
@@ -185,10 +187,10 @@ struct StateGroup {
 };
 
 struct StageTasks {
-  uint32_t first_cta;
   uint32_t tasks;
   uint32_t head_ctas;
   uint32_t head_tasks;
+  uint32_t reserved;
 };
 
 }  // namespace abi

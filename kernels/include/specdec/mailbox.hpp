@@ -58,20 +58,20 @@ struct Context {
   SPECDEC_DEVICE arch::Constant<abi::StageTasks>& tasks(Stage stage) const {
     return arch::constant<abi::StageTasks>(args().stages)[uint32_t(stage)];
   }
-  SPECDEC_DEVICE uint32_t relative_to(uint32_t first_cta) const {
-    return cta >= first_cta ? cta - first_cta : cta + grid - first_cta;
+  // This workgroup's place in a stage's order. In a stage that is dealt to the whole grid, its first task.
+  SPECDEC_DEVICE uint32_t place(Stage stage) const {
+    const uint64_t places = args().stages + abi::NUM_STAGES * sizeof(abi::StageTasks);
+    return arch::constant<uint32_t>(places)[cta * abi::PLACE_STRIDE + uint32_t(stage)];
   }
-  // A stage that is dealt to the whole grid: task t belongs to workgroup (first + t) mod grid.
-  SPECDEC_DEVICE uint32_t first_task(Stage stage) const { return relative_to(tasks(stage).first_cta); }
   // Any stage: this workgroup's share of its tasks.
   SPECDEC_DEVICE Share share(Stage stage) const {
     auto& row = tasks(stage);
-    const uint32_t place = relative_to(row.first_cta), head = row.head_ctas;
-    if (place < head) return {place, row.head_tasks, head};
-    return {row.head_tasks + place - head, row.tasks, grid - head};
+    const uint32_t at = place(stage), head = row.head_ctas;
+    if (at < head) return {at, row.head_tasks, head};
+    return {row.head_tasks + at - head, row.tasks, grid - head};
   }
   // A stage whose tasks are waves: at most one task each.
-  SPECDEC_DEVICE uint32_t wave_task(Stage stage) const { return first_task(stage) + wave * grid; }
+  SPECDEC_DEVICE uint32_t wave_task(Stage stage) const { return place(stage) + wave * grid; }
   SPECDEC_DEVICE uint32_t producers(uint32_t num_tasks) const { return num_tasks < grid ? num_tasks : grid; }
 
   // A workgroup barrier after which all waves agree on whether the workgroup has failed.

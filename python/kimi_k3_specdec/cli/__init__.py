@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import typer
 
-COMMANDS = ("run", "demo", "check", "doctor")
+COMMANDS = ("run", "demo", "check", "doctor", "emulate")
 """Each is a module of this package with HELP and `command`."""
 
 

@@ -11,7 +11,7 @@ impl Builder<'_> {
         let grid = moment.table.grid;
         let cells = self.cells;
         for task in 0..stage.tasks.min(grid * WAVES) {
-            let cta = stage.cta(grid, task);
+            let cta = moment.table.cta(row.stage, task);
             let wave = task / grid;
             let actor = Actor { rank, cta, wave: Some(wave), task };
             let node = self.alone(moment, actor, wave);
@@ -32,10 +32,9 @@ impl Builder<'_> {
 
     /// A workgroup that the routing may give tasks: one event. Nobody's order may rely on it.
     pub(super) fn routed(&mut self, moment: &Moment, row: &StageProtocol, rank: usize) {
-        let stage = moment.table.stage(row.stage);
         let grid = moment.table.grid;
         for task in 0..self.cells.routed_tasks(moment.table).min(grid) {
-            let actor = Actor { rank, cta: stage.cta(grid, task), wave: None, task };
+            let actor = Actor { rank, cta: moment.table.cta(row.stage, task), wave: None, task };
             let node = self.barrier(moment, actor);
             for read in &row.reads {
                 self.read(moment, *read, actor, node);
@@ -48,12 +47,12 @@ impl Builder<'_> {
 
     /// Workgroup stages: an entry barrier behind the waits, a barrier per task, a flag if rows were written.
     pub(super) fn workgroups(&mut self, moment: &Moment, row: &StageProtocol, rank: usize) {
-        let stage = moment.table.stage(row.stage);
         let grid = moment.table.grid;
         for cta in 0..grid {
             // Route does its work once in every workgroup, whatever its table says.
             let own = |write: &Access| write.phase == Phase::BeforeEntry;
-            let tasks: Vec<u32> = if row.writes.iter().any(own) { Vec::new() } else { stage.of(grid, cta).collect() };
+            let tasks: Vec<u32> =
+                if row.writes.iter().any(own) { Vec::new() } else { moment.table.tasks_of(row.stage, cta).collect() };
             if row.unit == Unit::Workgroup && tasks.is_empty() {
                 continue;
             }

@@ -81,15 +81,14 @@ pub(super) struct Run<'a> {
 /// Adds `a[k][row] * b[k][column]` for ascending `k`, run by run.
 ///
 /// Blocks of ROWS by COLUMNS keep enough independent chains in registers to hide the latency of a fused
-/// multiply-add. Columns from `num_columns` on are left alone.
+/// multiply-add.
 #[inline(always)]
 pub(super) fn multiply_add<const N: usize, const ROWS: usize, const COLUMNS: usize>(
     tile: &mut Tile<N>,
     runs: &[(Run, Run)],
-    num_columns: usize,
 ) {
     for first_row in (0..N).step_by(ROWS) {
-        for first_column in (0..num_columns).step_by(COLUMNS) {
+        for first_column in (0..N).step_by(COLUMNS) {
             let mut block = [[0.0f32; COLUMNS]; ROWS];
             for (row, chains) in block.iter_mut().enumerate() {
                 chains.copy_from_slice(&tile.0[first_row + row][first_column..first_column + COLUMNS]);
@@ -126,7 +125,7 @@ fn multiply_groups<const N: usize, const G: usize>(
         let first_lane = group * N;
         (Run { values: a, first_lane }, Run { values: b, first_lane })
     });
-    multiply_add::<N, 4, 16>(&mut tile, &runs, N);
+    multiply_add::<N, 4, 16>(&mut tile, &runs);
     store(inst, wave, &tile);
     Flow::Next
 }

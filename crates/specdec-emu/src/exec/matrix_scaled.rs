@@ -8,6 +8,7 @@
 
 use crate::exec::lane_op::lanes;
 use crate::exec::matrix::{load_accumulator, multiply_add, store, Run, Tile, Values};
+use crate::exec::matrix_columns::{self, multiply_columns};
 use crate::exec::small_float::{power_of_two, Format};
 use crate::exec::{Flow, Handler};
 use crate::inst::{Inst, Operand};
@@ -105,7 +106,7 @@ impl Source {
 
 /// The E2M1 value in the top four bits times a positive factor, without a table so that lanes vectorise.
 #[inline(always)]
-fn scaled_e2m1(top: u32, factor: f32) -> f32 {
+pub(super) fn scaled_e2m1(top: u32, factor: f32) -> f32 {
     // The three magnitude bits, placed as exponent and mantissa, are right from 1 up; below, 0.5 and 0.75 stand for
     // 0 and 0.5, which is where `2 m - 1` is the smaller.
     let magnitude = f32::from_bits(0x3f00_0000 + (top >> 6 & 0x01c0_0000));
@@ -125,27 +126,13 @@ fn scale_codes(inst: &Inst, wave: &Wave, index: usize) -> Lanes {
     codes
 }
 
+/// The largest scale code with which no value of any format overflows.
+const LARGEST_SMALL: u32 = 227;
+
 /// Whether no value of any format overflows when multiplied by these scales.
 #[inline(always)]
 fn are_small(codes: &Lanes) -> bool {
-    codes.iter().fold(0, |largest, &code| largest.max(if code == 255 { 0 } else { code })) <= 227
-}
-
-/// Whether columns 8 on of a 16-column product keep C: then half of the work of a decode step of up to eight rows,
-/// whose unused columns are zero, need not be done.
-///
-/// Adding products that are zero changes nothing but the sign of a negative zero in C, as long as no zero is
-/// multiplied by an infinity or a NaN.
-fn has_idle_half<const N: usize>(wave: &Wave, tile: &Tile<N>, a: Source, b: Source, scales: [&Lanes; 2]) -> bool {
-    N == 16
-        && a.format.num_bits() < 8
-        && b.format.num_bits() < 8
-        && (0..b.format.num_bits()).all(|dword| {
-            let register = &wave.vgpr[b.first + dword];
-            register.chunks_exact(16).fold(0, |seen, group| group[8..].iter().fold(seen, |seen, x| seen | x)) == 0
-        })
-        && scales.iter().all(|codes| codes.iter().fold(0, |largest, &code| largest.max(code)) < 255)
-        && tile.0.iter().all(|row| row[8..].iter().filter(|x| x.to_bits() == 1 << 31).count() == 0)
+    codes.iter().fold(0, |largest, &code| largest.max(if code == 255 { 0 } else { code })) <= LARGEST_SMALL
 }
 
 /// The product with scales so large that a scaled operand may overflow where the product of all four does not: the
@@ -201,12 +188,30 @@ fn mfma<const N: usize, const RUNS: usize, const SCALED: bool>(inst: &Inst, wave
     }
     a_source.decode(wave, &a_source.factors::<N>(&a_codes), &mut a);
     b_source.decode(wave, &b_source.factors::<N>(&b_codes), &mut b);
-    let idle_half = has_idle_half(wave, &tile, a_source, b_source, [&a_codes, &b_codes]);
     let runs: [(Run, Run); RUNS] = std::array::from_fn(|run| (a_source.run::<N>(&a, run), b_source.run::<N>(&b, run)));
-    if idle_half {
-        multiply_add::<N, 8, 8>(&mut tile, &runs, 8);
-    } else {
-        multiply_add::<N, 4, 16>(&mut tile, &runs, N);
+    multiply_add::<N, 4, 16>(&mut tile, &runs);
+    store(inst, wave, &tile);
+    Flow::Next
+}
+
+/// 16 by 16 on 4-bit floats, what the experts multiply with.
+fn mfma_e2m1<const SCALED: bool>(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (mut a_codes, mut b_codes) = ([127; LANES], [127; LANES]);
+    if SCALED {
+        (a_codes, b_codes) = (scale_codes(inst, wave, 0), scale_codes(inst, wave, 1));
+    }
+    // Large scales need care, and a NaN among them meets zeros too.
+    let largest = a_codes.iter().chain(&b_codes).fold(0, |largest, &code| largest.max(code));
+    let sources = (Source::new(inst.src[0], inst.mods.cbsz), Source::new(inst.src[1], inst.mods.blgp));
+    let ((Some(a_source), Some(b_source)), true) = (sources, largest <= LARGEST_SMALL) else {
+        return mfma::<16, 8, SCALED>(inst, wave);
+    };
+    let mut tile = Tile::<16>::ZERO;
+    load_accumulator(inst, wave, &mut tile);
+    let a = matrix_columns::Operand { registers: &wave.vgpr[a_source.first..a_source.first + 4], codes: &a_codes };
+    let b = matrix_columns::Operand { registers: &wave.vgpr[b_source.first..b_source.first + 4], codes: &b_codes };
+    if !multiply_columns(&mut tile, a, b) {
+        return mfma::<16, 8, SCALED>(inst, wave);
     }
     store(inst, wave, &tile);
     Flow::Next
@@ -220,6 +225,12 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         Op::VMfmaScaleF3216x16x128F8f6f4 => mfma::<16, 8, true>,
         Op::VMfmaScaleF3232x32x64F8f6f4 => mfma::<32, 4, true>,
         _ => return None,
+    };
+    let is_e2m1 = |field| Format::from_field(field) == Some(Format::E2m1);
+    let handler = match inst.op {
+        Op::VMfmaF3216x16x128F8f6f4 if is_e2m1(inst.mods.cbsz) && is_e2m1(inst.mods.blgp) => mfma_e2m1::<false>,
+        Op::VMfmaScaleF3216x16x128F8f6f4 if is_e2m1(inst.mods.cbsz) && is_e2m1(inst.mods.blgp) => mfma_e2m1::<true>,
+        _ => handler,
     };
     // Formats that do not exist, and operands that are not registers, stay unimplemented.
     Source::new(inst.src[0], inst.mods.cbsz)?;

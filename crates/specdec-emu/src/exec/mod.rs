@@ -16,6 +16,7 @@ mod half_float;
 mod lane_op;
 mod mask;
 mod matrix;
+mod matrix_columns;
 mod matrix_scaled;
 mod modifier;
 mod packed;

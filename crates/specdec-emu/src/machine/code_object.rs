@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::descriptor::{Descriptor, DESCRIPTOR_BYTES};
 use super::error::EmulatorError;
-use super::metadata::{KernelMetadata, Metadata};
+use super::metadata::{Argument, KernelMetadata, Metadata};
 
 /// The processor that the emulator is.
 const TARGET: &str = "gfx950";
@@ -48,6 +48,8 @@ pub struct KernelInfo {
     pub max_block: u32,
     /// Code in bytes.
     pub code_bytes: u32,
+    /// Explicit and hidden arguments.
+    pub arguments: Vec<Argument>,
 }
 
 /// A kernel, ready to launch.
@@ -101,8 +103,7 @@ impl CodeObject {
             return Err(bad("the text section is outside the loadable segments"));
         }
         let metadata = Metadata::parse(metadata_note(header, endian, elf)?)?;
-        let processor = metadata.target.rsplit("--").next().unwrap_or("").split(':').next().unwrap_or("");
-        if processor != TARGET {
+        if processor(&metadata.target) != TARGET {
             return Err(EmulatorError::WrongTarget { found: metadata.target, needed: TARGET });
         }
         let symbols = sections.symbols(endian, elf, object::elf::SHT_SYMTAB).map_err(bad)?;
@@ -132,6 +133,13 @@ impl CodeObject {
             available: self.kernels.iter().map(|kernel| kernel.info.symbol.clone()).collect(),
         })
     }
+}
+
+/// The processor of a target's name: compilers write its triple, `-`, the processor, and features behind `:`; the
+/// triple's fields differ between them.
+fn processor(target: &str) -> &str {
+    let name = target.split(':').next().unwrap_or("");
+    name.rsplit('-').next().unwrap_or("")
 }
 
 fn check_target(header: &Header, endian: LittleEndian) -> Result<(), EmulatorError> {
@@ -219,6 +227,21 @@ fn kernel_of(
         private_bytes: descriptor.private_bytes,
         max_block: metadata.max_block,
         code_bytes: (end - start) as u32,
+        arguments: metadata.arguments.clone(),
     };
     Ok(Kernel { info, descriptor, metadata, code: start as u32..end as u32, entry: entry as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_name_the_target_differently() {
+        for name in ["amdgcn-amd-amdhsa--gfx950", "amdgcn-amd-amdhsa--gfx950:sramecc+:xnack-", "gfx950"] {
+            assert_eq!(processor(name), TARGET);
+        }
+        assert_eq!(processor("amdgpu9.50-amd-amdhsa-unknown-gfx950"), TARGET);
+        assert_eq!(processor("amdgcn-amd-amdhsa--gfx942:xnack-"), "gfx942");
+    }
 }

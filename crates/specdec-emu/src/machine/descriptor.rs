@@ -81,7 +81,6 @@ impl Descriptor {
                 user.private_segment_buffer || user.flat_scratch_init || user.private_segment_size,
                 "scratch registers".into(),
             ),
-            (user.queue_ptr, "a queue pointer".into()),
             (self.wave32, "32-lane waves".into()),
         ]
         .into_iter()

@@ -153,6 +153,8 @@ impl Queued {
         let user = kernel.descriptor.user;
         let pointers = [
             (user.dispatch_ptr, arguments.packet),
+            // Null: a kernel that follows it gets a located error.
+            (user.queue_ptr, 0),
             (user.kernarg_segment_ptr, arguments.kernarg),
             (user.dispatch_id, 0),
         ];

@@ -183,6 +183,16 @@ impl Emulator {
         self.shared.memory.allocate(bytes, Some(address.0), what).map(|_| ())
     }
 
+    /// Writes memory as it is now, before what is queued runs.
+    pub fn write_now(&mut self, address: DeviceAddress, bytes: &[u8]) -> Result<(), EmulatorError> {
+        self.shared.memory.host_write(address.0, bytes)
+    }
+
+    /// Checks that one allocation holds `bytes` at an address.
+    pub fn check_range(&self, address: DeviceAddress, bytes: u64) -> Result<(), EmulatorError> {
+        self.shared.memory.host_check(address.0, bytes).map(|_| ())
+    }
+
     /// Kernels of a code object.
     pub fn kernels(&self, module: ModuleHandle) -> Result<Vec<KernelInfo>, EmulatorError> {
         Ok(self.module(module)?.object.kernels.iter().map(|kernel| kernel.info.clone()).collect())

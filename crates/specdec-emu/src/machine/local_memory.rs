@@ -9,6 +9,7 @@ use super::location::Location;
 use super::program::span;
 use super::scoreboard::Span;
 use super::slot::Slot;
+use super::transposed;
 use super::vector_memory::{place, wide};
 use super::visibility::{in_lane, LaneAddresses};
 use crate::inst::{Inst, Operand};
@@ -24,6 +25,16 @@ pub(super) fn run(kind: LocalKind, inst: &Inst, slot: &mut Slot, lds: &mut Lds) 
     match kind {
         LocalKind::Read(element) => {
             read(wave, lds, inst, inst.mods.offset as u32, element, 0)?;
+            written = span(inst.dst);
+        }
+        LocalKind::ReadTransposed(bits) => {
+            if !transposed::is_whole(wave.exec()) {
+                let what = "a transposing LDS read without some of the sixteen lanes that share a matrix".into();
+                return Err(EmulatorError::Unimplemented { what, at: Location::unknown() });
+            }
+            read(wave, lds, inst, inst.mods.offset as u32, Element { bytes: 8, placement: Placement::Zero }, 0)?;
+            let (exec, first) = (wave.exec(), inst.dst.vector().unwrap_or(0));
+            transposed::transpose(&mut wave.vgpr[first..first + 2], bits as usize, exec);
             written = span(inst.dst);
         }
         LocalKind::ReadTwo(bytes, stride) => {

@@ -126,7 +126,21 @@ impl Memory {
     pub fn allocate(&mut self, bytes: u64, place: Option<u64>, what: Description) -> Result<u64, EmulatorError> {
         let (host, backing) =
             Backing::zeroed(bytes).ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
-        self.insert(place.unwrap_or(host as u64), bytes, host, backing, what)
+        let place = place.unwrap_or_else(|| self.free_place(host as u64, bytes));
+        self.insert(place, bytes, host, backing, what)
+    }
+
+    /// The host's address, unless somebody has placed memory there: then the next address that is free.
+    fn free_place(&self, host: u64, bytes: u64) -> u64 {
+        let mut place = host;
+        let first = self.allocations.partition_point(|allocation| allocation.end() <= place);
+        for allocation in &self.allocations[first..] {
+            if place.saturating_add(bytes.max(1)) <= allocation.base {
+                break;
+            }
+            place = allocation.end().max(place).next_multiple_of(ALIGNMENT);
+        }
+        place
     }
 
     fn insert(
@@ -265,7 +279,8 @@ impl Memory {
         Ok(())
     }
 
-    fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
+    /// Checks the host's access; the allocation's index and the offset there.
+    pub fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
         let refused = || EmulatorError::HostAccess { address, bytes, near: self.near(address) };
         self.check("host access", address, bytes).map_err(|_| refused())
     }
@@ -344,6 +359,20 @@ mod tests {
         assert!(matches!(memory.load("load", 0x103e, &mut bytes), Err(EmulatorError::CrossesEnd { .. })));
         assert!(matches!(memory.load("load", 0x2000, &mut bytes), Err(EmulatorError::OutsideAllocation { .. })));
         assert_eq!(memory.place(0x1044), "`b` + 0x4");
+    }
+
+    #[test]
+    fn our_own_places_avoid_the_fixed_ones() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.free_place(0x1000, 64), 0x1000);
+        memory.allocate(0x100, Some(0xf80), describe("before", true)).unwrap();
+        memory.allocate(0x40, Some(0x1140), describe("after", true)).unwrap();
+        assert_eq!(memory.free_place(0x1000, 0x40), 0x1100);
+        assert_eq!(memory.free_place(0x1000, 0x41), 0x1200);
+        assert_eq!(memory.free_place(0x2000, 0x41), 0x2000);
+        memory.allocate(1 << 46, Some(0x4000_0000_0000), describe("all that the host would choose", true)).unwrap();
+        let own = memory.allocate(64, None, describe("own", true)).unwrap();
+        memory.store("store", own, &[1; 64]).unwrap();
     }
 
     #[test]

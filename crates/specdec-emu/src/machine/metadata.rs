@@ -41,12 +41,15 @@ pub(super) struct KernelMetadata {
 }
 
 /// One kernel argument.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Argument {
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Argument {
+    /// Where it is in the kernarg segment.
     #[serde(rename = ".offset")]
     pub offset: u32,
+    /// Its size.
     #[serde(rename = ".size")]
     pub bytes: u32,
+    /// What it is, e.g. `global_buffer`, `by_value` or `hidden_block_count_x`.
     #[serde(rename = ".value_kind")]
     pub kind: String,
 }
@@ -94,7 +97,8 @@ impl KernelMetadata {
 }
 
 impl Argument {
-    fn is_hidden(&self) -> bool {
+    /// Whether the runtime fills it in, not the caller.
+    pub fn is_hidden(&self) -> bool {
         self.kind.starts_with("hidden_")
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::action::Action;
 use super::dispatch::Queued;
 use super::error::EmulatorError;
 use super::lines::Lines;
@@ -15,8 +16,12 @@ const MAX_PLACES: usize = 4;
 
 fn locate(slot: &Slot, launch: &Queued, step: usize, lines: &mut Lines) -> Location {
     let module = &launch.module;
-    let inst = module.program.step(step).map(|step| &step.inst);
-    let pc = inst.map_or(slot.wave.pc, |inst| inst.pc);
+    let step = module.program.step(step);
+    let pc = step.map_or(slot.wave.pc, |step| step.inst.pc);
+    let instruction = step.map_or_else(String::new, |step| match step.action {
+        Action::Unknown(encoding) => format!("{encoding:#010x}"),
+        _ => step.inst.to_string(),
+    });
     Location {
         rank: slot.origin.rank,
         kernel: launch.kernel().info.symbol.clone(),
@@ -24,7 +29,7 @@ fn locate(slot: &Slot, launch: &Queued, step: usize, lines: &mut Lines) -> Locat
         wave: slot.index,
         lane: None,
         pc,
-        instruction: inst.map_or_else(String::new, ToString::to_string),
+        instruction,
         functions: lines.functions(module.object.text.start as u64 + pc as u64),
     }
 }

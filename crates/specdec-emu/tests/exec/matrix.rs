@@ -277,13 +277,21 @@ fn scaled_products_of_every_format() {
 fn unused_columns() {
     let inst = &assemble(&["v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[48:51], v[64:67], v100, v101 op_sel_hi:[0,0,0] cbsz:4 blgp:4"])[0];
     let mut random = Random(75);
-    for round in 0..4 {
+    for round in 0..64 {
         let mut wave = matrix_wave(&mut random);
-        for lane in (0..LANES).filter(|lane| lane % 16 >= 8) {
+        // Zero to seven columns that are used, anywhere.
+        let used = (0..round % 8).fold(0, |used, _| used | 1 << (random.word() % 16));
+        for lane in (0..LANES).filter(|lane| used >> (lane % 16) & 1 == 0) {
             for register in B..B + 4 {
                 wave.vgpr[register][lane] = 0;
             }
-            wave.vgpr[C][lane] = [0, 0x8000_0000, 0x7f80_0000, 0x7fc0_0000][round];
+            wave.vgpr[C][lane] = [0, 0x8000_0000, 0x7f80_0000, 0x7fc0_0000][random.word() as usize % 4];
+        }
+        if round % 3 == 0 {
+            // No negative zero anywhere: all unused columns are left out.
+            for register in C..C + 4 {
+                wave.vgpr[register] = wave.vgpr[register].map(|x| if x == 0x8000_0000 { 0 } else { x });
+            }
         }
         (wave.vgpr[SCALE_A], wave.vgpr[SCALE_B]) = ([126; LANES], [129; LANES]);
         let a_of = |row, k| (small_element(&wave, A, 4, 16, row, k) / 2.0) as f32;
