@@ -14,7 +14,7 @@ from kimi_k3_specdec.decoding.binding import layer_numbers, layer_tensors
 from kimi_k3_specdec.decoding.exchanges import LayerExchanges, Witness, parts
 from kimi_k3_specdec.reference.geometry import CONV_HISTORY, NANO, Geometry
 from kimi_k3_specdec.reference.kda import KdaState
-from kimi_k3_specdec.reference.synthetic import synthetic_layer
+from kimi_k3_specdec.reference.synthetic import synthetic_layers
 from kimi_k3_specdec.reference.weights import RankWeights, layer_specs
 
 REGIONS = ("attention_dots", "attention_x", "proj", "core", "attention_out", "mlp_dots", "mlp_x", "logits", "latent",
@@ -56,7 +56,7 @@ class Shape:
 @lru_cache
 def loaded(geometry: Geometry, ranks: int, layer: int, seed: int) -> list[RankWeights]:
     """One layer's random weights on every rank, all experts filled."""
-    return synthetic_layer(geometry, ranks, layer, seed, range(geometry.num_experts))
+    return synthetic_layers(geometry, ranks, [layer], seed, range(geometry.num_experts))
 
 
 @dataclass

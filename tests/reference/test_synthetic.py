@@ -8,14 +8,14 @@ from kimi_k3_specdec.reference.kda import KdaState
 from kimi_k3_specdec.reference.mla import LatentCache
 from kimi_k3_specdec.reference.model import Model
 from kimi_k3_specdec.reference.state import ModelState, Stream, VerifyStep
-from kimi_k3_specdec.reference.synthetic import synthetic_layer
+from kimi_k3_specdec.reference.synthetic import synthetic_layers
 from kimi_k3_specdec.reference.weights import expert_mx, layer_specs
 
 
 @pytest.mark.parametrize("layer", [2, 3])
 def test_a_layer_runs_and_its_values_are_of_order_one(layer, rng):
     """KDA and MLA."""
-    weights = synthetic_layer(NANO, 2, layer, seed=5)
+    weights = synthetic_layers(NANO, 2, [layer], seed=5)
     for w in weights:
         found = {n: (t.dtype, tuple(t.shape)) for n, t in w.layers[layer].items()}
         assert found == layer_specs(NANO, 2, layer)
@@ -39,7 +39,7 @@ def test_a_layer_runs_and_its_values_are_of_order_one(layer, rng):
 
 def test_replicated_tensors_are_shared_and_sharded_ones_differ():
     """As loading would have it."""
-    first, second = (w.layers[2] for w in synthetic_layer(NANO, 2, 2, seed=5))
+    first, second = (w.layers[2] for w in synthetic_layers(NANO, 2, [2], seed=5))
     assert first["mlp.gate.weight"] is second["mlp.gate.weight"]
     assert not first["self_attn.o_proj.weight"].equal(second["self_attn.o_proj.weight"])
     name = "self_attn.in_proj_qkvgfab.weight"
@@ -49,20 +49,20 @@ def test_replicated_tensors_are_shared_and_sharded_ones_differ():
 
 def test_experts_are_made_on_demand_and_alike_in_any_order():
     """Each has its own seed."""
-    early = synthetic_layer(NANO, 2, 2, seed=5, experts=(3, 7))
-    late = synthetic_layer(NANO, 2, 2, seed=5)
+    early = synthetic_layers(NANO, 2, [2], seed=5, experts=(3, 7))
+    late = synthetic_layers(NANO, 2, [2], seed=5)
     for rank in range(2):
         for expert in (7, 3):
             assert late[rank].w13(2)(expert).equal(early[rank].w13(2)(expert))
             codes = expert_mx(late[rank].layers[2], "w2", expert).codes
             assert codes.shape == (256, 4) and (codes.max() - codes.min()) <= 1
-    other = synthetic_layer(NANO, 2, 2, seed=6, experts=(3,))
+    other = synthetic_layers(NANO, 2, [2], seed=6, experts=(3,))
     assert not other[0].w13(2)(3).equal(early[0].w13(2)(3))
 
 
 def test_changed_bytes_are_read_again_after_forget():
     """For fault injection."""
-    w = synthetic_layer(NANO, 2, 2, seed=5, experts=(3,))[0]
+    w = synthetic_layers(NANO, 2, [2], seed=5, experts=(3,))[0]
     before = w.w13(2)(3)
     w.layers[2]["mlp.experts.w13_weight"][3] ^= 8
     assert w.w13(2)(3) is before

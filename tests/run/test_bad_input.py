@@ -39,8 +39,10 @@ PACKAGE = Path(kimi_k3_specdec.__file__).parent
     (("--layers", "x"), "`x` is no range of layers"),
     (("--fault", "gremlin@0"), "`gremlin@0` is no fault"),
     (("--fault", "tag@2"), "there is no rank 2"),
-    (("--geometry", "k3", "--ranks", 8), "its layers run one at a time"),
-    (("--geometry", "k3", "--ranks", 8, "--layers", "13-14"), "its layers run one at a time"),
+    (("--geometry", "k3", "--ranks", 8), "its layers run a launch at a time"),
+    (("--geometry", "k3", "--ranks", 8, "--layers", "13-16"), "are 2 launches: attention runs in between, before "
+                                                              "layer 15"),
+    (("--geometry", "k3", "--ranks", 8, "--layers", "13", "--fault", "tag@0"), "no checkpoint and no fault apply"),
     (("--checkpoint", "does-not-exist"), "no `*.safetensors` in it"),
 ])
 def test_options(words: tuple[object, ...], error: str) -> None:

@@ -8,9 +8,10 @@ use thiserror::Error;
 use crate::abi::{
     Stage, StageTasks, MAX_REQUESTS, MAX_ROWS, NUM_STAGES, OWN_TILES, PLACE_STRIDE, SHARED_COLUMNS, TILE, WAVES,
 };
-use crate::balance;
+use crate::balance::task_bytes;
 use crate::encode::Encode;
 use crate::geometry::Shard;
+use crate::orders::orders;
 
 /// A step's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,7 +158,7 @@ impl TaskTable {
         let most = shared_down.head_tasks.min(OWN_TILES * shared_down.head_ctas);
         fits(own_tiles <= most, format!("{own_tiles} own tiles, {OWN_TILES} a workgroup at most"))?;
         stages[Stage::Up as usize] = StageTasks { tasks: own_tiles, head_tasks: own_tiles, ..shared_down };
-        let orders = balance::orders(&stages, shard, shape, grid);
+        let orders = orders(&stages, shard, shape, grid);
         Ok(Self { stages, orders, grid, shape })
     }
 
@@ -206,10 +207,9 @@ fn share_down(shard: &Shard, shape: StepShape, grid: u32, expert_tiles: u32) -> 
     let spread = StageTasks::dealt(tasks, grid);
     let Some(others) = grid.checked_sub(expert_tiles).filter(|others| *others > 0) else { return spread };
     let experts = shard.geometry.experts.min(shape.rows() * shard.geometry.top_k);
-    let tile_bytes = balance::tile_bytes(shard.shared());
-    let each = (tasks - expert_tiles)
-        .div_ceil(others)
-        .min(1 + (u64::from(experts) * balance::expert_down_bytes(shard) / tile_bytes) as u32);
+    let expert_bytes = task_bytes(shard, Stage::ExpertDown, experts);
+    let most = 1 + (expert_bytes / task_bytes(shard, Stage::SharedDown, experts)) as u32;
+    let each = (tasks - expert_tiles).div_ceil(others).min(most);
     let head_tasks = tasks - (others * each).min(tasks - expert_tiles);
     StageTasks { head_ctas: expert_tiles, head_tasks, ..spread }
 }

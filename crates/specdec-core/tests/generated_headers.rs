@@ -9,9 +9,11 @@ use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
 use specdec_core::abi::{self, LaunchArgs, LayerDescriptor, SeamWeights, StateGroup};
+use specdec_core::event_graph::hops_markdown;
 use specdec_core::geometry::{Shard, K3, NANO};
 use specdec_core::layout::{Layout, WitnessLayout};
 use specdec_core::protocol::Protocol;
+use specdec_core::tasks::StepShape;
 
 const NOTE: &str =
     "// Written by crates/specdec-core/tests/generated_headers.rs: change the Rust source, not this file.\n";
@@ -146,11 +148,15 @@ fn geometry_header_is_current() {
 #[test]
 fn exchange_table_is_current() {
     let table = Protocol::shipped().markdown();
+    let hops = hops_markdown(&K3.shard(8).unwrap(), StepShape::new(2, 3).unwrap()).unwrap();
     let page = format!(
         "# Exchanges\n\nWho waits for what, reads and writes, by stage: `crates/specdec-core/src/protocol.rs`, from which \
          `specdec-core::event_graph` proves every task table. Written by \
-         `crates/specdec-core/tests/generated_headers.rs`.\n\n{}\n",
-        table.trim_end()
+         `crates/specdec-core/tests/generated_headers.rs`.\n\n{}\n\n\
+         ## Hops\n\nThe longest chain of exchanges in one layer of Kimi-K3 on 8 ranks, at any width, as \
+         `kimi-k3-specdec kernels count` prints it; several regions that one stage waits for are one hop.\n\n{}\n",
+        table.trim_end(),
+        hops.trim_end()
     );
     compare("docs/exchanges.md", &page);
 }

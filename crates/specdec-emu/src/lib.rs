@@ -7,4 +7,5 @@ pub mod exec;
 pub mod inst;
 pub mod machine;
 pub mod op;
+pub mod stage_counts;
 pub mod wave;

@@ -15,12 +15,13 @@ use specdec_core::plan::{runs, Run};
 use specdec_core::tag::{Epoch, Tag};
 use specdec_core::tasks::StepShape;
 use specdec_emu::exchange_tap;
-use specdec_emu::machine::{Emulator, Fault, Options};
+use specdec_emu::machine::{Emulator, Fault, Options, Parts};
 use specdec_emu::op::Op;
+use specdec_emu::stage_counts;
 
 use crate::emulator::{stall_policy, ADVANCE_TICKS};
 use crate::statistics::counters;
-use crate::{error, races};
+use crate::{counts, error, races};
 
 /// All ranks of a process, on the emulator. Addresses are host addresses of memory that was registered.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]
@@ -46,9 +47,9 @@ fn region(name: &str) -> PyResult<Region> {
 #[pymethods]
 impl PyEngine {
     /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
-    /// `advance` (the clock jumps a second). Raises `Refused` or `MachineError`.
+    /// `advance` (the clock jumps a second). `count_stages` counts by stage, slower. Raises `Refused` or `MachineError`.
     #[new]
-    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, check_races=false, schedule="turns", memory="strong"))]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, count_stages=false, check=None, schedule="turns", memory="strong"))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         geometry: &str,
@@ -60,7 +61,8 @@ impl PyEngine {
         tap: bool,
         witness: bool,
         budget: Option<u64>,
-        check_races: bool,
+        count_stages: bool,
+        check: Option<&str>,
         schedule: &str,
         memory: &str,
     ) -> PyResult<Self> {
@@ -73,7 +75,7 @@ impl PyEngine {
             ..Options::default()
         };
         options.budget = budget.unwrap_or(options.budget);
-        options.check_races = check_races;
+        options.check_races = check.map_or(Ok(false), races::is_race_check)?;
         options.weak_memory = races::is_weak(memory)?;
         options.schedule = races::schedule(schedule)?;
         let emulator = Emulator::new(options);
@@ -82,17 +84,31 @@ impl PyEngine {
         if tap {
             exchange_tap::watch(&mut engine).map_err(error::engine)?;
         }
+        if count_stages {
+            stage_counts::start(&mut engine).map_err(error::engine)?;
+        }
         Ok(Self { engine: Mutex::new(engine), faults: Mutex::default() })
     }
 
     /// Makes `nbytes` of host memory at `address` reachable; the caller keeps it alive and in place until
-    /// `unregister` or the engine's end.
-    #[pyo3(signature = (rank, address, nbytes, name, initialised=true))]
-    fn register(&self, rank: u8, address: u64, nbytes: u64, name: &str, initialised: bool) -> PyResult<()> {
+    /// `unregister` or the engine's end. `parts`, (what, bytes, first number), lets errors name the part that they are
+    /// about.
+    #[pyo3(signature = (rank, address, nbytes, name, initialised=true, parts=None))]
+    fn register(
+        &self,
+        rank: u8,
+        address: u64,
+        nbytes: u64,
+        name: &str,
+        initialised: bool,
+        parts: Option<(String, u64, u64)>,
+    ) -> PyResult<()> {
         let mut engine = self.lock();
         // SAFETY: the caller's contract, stated above: the memory outlives its registration and is not moved.
         let registered = unsafe { engine.device.register(address, nbytes, Rank(rank), name, initialised) };
-        registered.map_err(|e| error::machine(&e))
+        registered.map_err(|e| error::machine(&e))?;
+        let Some((what, bytes, first)) = parts else { return Ok(()) };
+        engine.device.name_parts(address, Parts { what, bytes, first }).map_err(|e| error::machine(&e))
     }
 
     /// Ends a registration.
@@ -236,9 +252,15 @@ impl PyEngine {
         handle.is_some_and(|handle| self.lock().device.has_fired(handle))
     }
 
-    /// Every race found so far, one for each pair of source places; empty unless `check_races`.
+    /// Every race found so far, one for each pair of source places; empty unless `check` is `races`.
     fn races<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         races::as_list(py, &self.lock().device.races())
+    }
+
+    /// What every workgroup did by stage since the engine was made, with `count_stages`: counter -> u64 `[ranks, bins,
+    /// workgroups]` in the host's byte order; bins are the stages, what is between them, and the clearing of old rows.
+    fn stage_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counts::by_stage(py, &self.lock())
     }
 
     /// What the emulator counted since the engine was made.

@@ -5,6 +5,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "PyO3 hands over arguments that it has made")]
 
 mod config;
+mod counts;
 mod doctor;
 mod emulator;
 mod engine;
@@ -48,6 +49,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(name, value)?;
     }
     config::add_constants(module)?;
+    counts::add_constants(module)?;
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
@@ -62,6 +64,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(emulator::parse_case, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(counts::balance, module)?)?;
+    module.add_function(wrap_pyfunction!(counts::critical_path, module)?)?;
+    module.add_function(wrap_pyfunction!(counts::seeded_union, module)?)?;
+    module.add_function(wrap_pyfunction!(counts::stage_names, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::hip_devices, module)?)?;
     module.add_function(wrap_pyfunction!(config::unsupported, module)?)?;

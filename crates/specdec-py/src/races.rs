@@ -15,6 +15,14 @@ pub fn schedule(name: &str) -> PyResult<Schedule> {
     }
 }
 
+/// Whether a check of that name is the race check: there is no other.
+pub fn is_race_check(name: &str) -> PyResult<bool> {
+    match name {
+        "races" => Ok(true),
+        _ => Err(error::unknown("check", name, "races")),
+    }
+}
+
 /// Whether memory of that name is weak.
 pub fn is_weak(memory: &str) -> PyResult<bool> {
     match memory {

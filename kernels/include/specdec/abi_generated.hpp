@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0x36fb823b74cc2e66
+#define SPECDEC_ABI_HASH 0xeb07d9869807fbb0
 
 namespace specdec {
 namespace abi {

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import typer
 
-COMMANDS = ("run", "demo", "check", "doctor", "emulate")
-"""Each is a module of this package with HELP and `command`."""
+COMMANDS = ("run", "demo", "check", "doctor", "emulate", "kernels")
+"""Each is a module of this package with HELP and `command`, or `app` where it has commands of its own."""
 
 
 def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -19,6 +19,9 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app.callback(help="Low-latency speculative decoding of Kimi-K3.")(lambda: None)
     for name in names:
         module = importlib.import_module(f".{name}", __name__)
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name, help=module.HELP)
+            continue
         app.command(name, help=module.HELP, cls=getattr(module, "CLASS", None))(module.command)
     return app
 

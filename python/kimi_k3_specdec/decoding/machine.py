@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -43,23 +45,53 @@ class RankMemory:
         return Residual(self.prefix.clone(), self.blocks.clone(), self.delta.clone() if has_delta else None)
 
 
+@dataclass(frozen=True)
+class _Experts:
+    """Consecutive experts of one tensor that all exist, or of which none does."""
+
+    rank: int
+    address: int
+    nbytes: int
+    name: str
+    first: int
+    count: int
+    is_filled: bool
+
+
+def _runs_of_experts(rank: int, tensor: Tensor, name: str, num_experts: int, filled: list[int]) -> list[_Experts]:
+    """An expert tensor cut where experts begin or end to exist; the others stay memory that nobody has written."""
+    exists = [False] * num_experts
+    for expert in filled:
+        exists[expert] = True
+    nbytes = tensor.shape[0] // num_experts * tensor[0].nbytes
+    runs = []
+    for is_filled, experts in groupby(range(num_experts), key=exists.__getitem__):
+        members = list(experts)
+        runs.append(_Experts(rank, tensor.data_ptr() + members[0] * nbytes, len(members) * nbytes, name, members[0],
+                             len(members), is_filled))
+    return runs
+
+
 class Machine:
     """All ranks; the emulator's engine behind them."""
 
     def __init__(self, options: RunOptions, geometry: Geometry, weights: list[RankWeights], plan: SlotPlan,
-                 code_objects: list[bytes], experts: dict[int, list[int]] | None = None) -> None:
+                 code_objects: list[bytes], experts: dict[int, list[int]] | None = None, *,
+                 count_stages: bool = False) -> None:
         """`weights` are what the device reads, by rank; `code_objects` one for all ranks or one for each.
 
-        `experts`: by layer, those that exist; None: all do.
+        `experts`: by layer, those that exist; None: all do. `count_stages` counts what runs by stage, slower.
         """
         self.options, self.geometry, self.plan = options, geometry, plan
         self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
-                                     schedule=options.schedule, check_races=options.check == "races",
-                                     memory=options.memory)
+                                     schedule=options.schedule, check=options.check,
+                                     memory=options.memory, count_stages=count_stages)
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights
         self._registered: set[tuple[int, int]] = set()
+        self._count_stages = count_stages
+        sparse: list[_Experts] = []
         self.served = [layer for first, last in self.runs for layer in range(first, last + 1)]
         shard = geometry.shard(options.ranks)
         self.pages = {
@@ -73,17 +105,21 @@ class Machine:
             self.engine.bind_groups(rank, [
                 (group.data_ptr(), group.stride(0), memory.num_accepted.data_ptr()) for group in memory.state_indices])
             for layer in self.served:
-                self._bind(rank, layer, None if experts is None else experts[layer])
+                sparse += self._bind(rank, layer, None if experts is None else experts[layer])
+        # Thousands of parts: in the order of their addresses each goes behind those that are there.
+        for part in sorted(sparse, key=lambda part: part.address):
+            self.engine.register(part.rank, part.address, part.nbytes, part.name, initialised=part.is_filled,
+                                 parts=("expert", part.nbytes // part.count, part.first))
 
-    def _bind(self, rank: int, layer: int, experts: list[int] | None) -> None:
+    def _bind(self, rank: int, layer: int, experts: list[int] | None) -> list[_Experts]:
+        """Registers and binds a layer, but for experts of which not all exist: those are returned."""
+        sparse: list[_Experts] = []
         specs = layer_specs(self.geometry, self.options.ranks, layer)
         tensors = layer_tensors(self.weights[rank], layer, specs)
         for field, tensor in tensors.items():
             if field in EXPERT_FIELDS and experts is not None:
-                per_expert = tensor.shape[0] // self.geometry.num_experts
-                for expert in experts:
-                    part = tensor[expert * per_expert : (expert + 1) * per_expert]
-                    self._register(rank, part, f"{field} of layer {layer}, expert {expert}")
+                name = f"rank {rank}'s {field} of layer {layer}"
+                sparse += _runs_of_experts(rank, tensor, name, self.geometry.num_experts, experts)
             else:
                 self._register(rank, tensor, f"{field} of layer {layer}")
         addresses = {field: tensor.data_ptr() for field, tensor in tensors.items()}
@@ -94,6 +130,7 @@ class Machine:
             self._register(rank, pages.pages, f"states of layer {layer}")
             addresses |= {"conv_state": state.conv.data_ptr(), "recurrent_state": state.recurrent.data_ptr()}
         self.engine.bind_layer(rank, layer, addresses, layer_numbers(self.geometry, layer, state))
+        return sparse
 
     def _register(self, rank: int, tensor: Tensor, name: str) -> None:
         """Makes a tensor's memory reachable; what ranks share is registered once."""
@@ -168,8 +205,9 @@ class Machine:
         return self.engine.races()
 
     def statistics(self) -> dict[str, Any]:
-        """The emulator's counters."""
-        return self.engine.statistics()
+        """The emulator's counters; with `count_stages` also `stages`, as `Engine.stage_counts` gives them."""
+        counted = self.engine.statistics()
+        return counted | {"stages": self.engine.stage_counts()} if self._count_stages else counted
 
 
 def load_code_objects(geometry: str, ranks: int) -> tuple[str, bytes]:

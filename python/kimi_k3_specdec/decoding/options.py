@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import _native
 from ..errors import UserError
 
 FAULT_KINDS = ("nibble", "scale", "conv-index", "k-step", "tag")
@@ -112,3 +113,33 @@ def parse_layers(text: str | None) -> tuple[int, int] | None:
     if not found or int(found[2] or found[1]) < int(found[1]):
         raise UserError(f"`{text}` is no range of layers", "write FIRST-LAST, such as 1-4")
     return int(found[1]), int(found[2] or found[1])
+
+
+def check_served(options: RunOptions) -> None:
+    """Everything that the options alone can get wrong. Raises UserError, or `Refused` with a hint."""
+    if options.device != "emulator":
+        raise UserError(f"device `{options.device}` cannot be used: this release runs the kernels in the emulator only",
+                      "leave --device out, or say --device emulator")
+    options.check_ranges()
+    served = _native.geometry(options.geometry, options.ranks)["served"]
+    _native.step_rows(options.requests, options.speculative_tokens)
+    if options.layers is not None:
+        first, last = options.layers
+        unserved = [i for i in range(first, last + 1) if i not in served]
+        if unserved:
+            raise UserError(f"layers {first}-{last}: the kernels do not serve {_ranges(unserved)} of "
+                          f"`{options.geometry}`", f"choose among {_ranges(sorted(served))}")
+    if options.fault is not None and options.fault.rank >= options.ranks:
+        raise UserError(f"fault `{options.fault}`: there is no rank {options.fault.rank}",
+                      f"name a rank of 0 to {options.ranks - 1}")
+
+
+def _ranges(layers: list[int]) -> str:
+    """`1-5, 7`."""
+    out: list[list[int]] = []
+    for layer in layers:
+        if out and layer == out[-1][1] + 1:
+            out[-1][1] = layer
+        else:
+            out.append([layer, layer])
+    return ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in out)

@@ -28,19 +28,25 @@ class Failure:
     hint: str | None = None
 
 
+NEVER_WRITTEN = "memory that nobody has written"
+"""In the emulator's words."""
+
+
 def check_launch(record: RunRecord, weights: list[RankWeights], verdicts: Verdicts,
                  error: Exception | None) -> Failure | None:
     """Checks a launch that may have ended with the machine's `error`.
 
     Of a deadlock the first value that was never stored is the cause and the error names those who wait for it; any
-    other error is itself the cause of what was not stored.
+    other error is itself the cause of what was not stored. A read of memory that nobody has written, such as an expert
+    that the reference did not pick, stops a launch before its witness is complete: the error is then the cause too.
     """
     run, said, hint = (record.first, record.last), None if error is None else str(error), getattr(error, "hint", None)
     try:
         check_run(record, weights, verdicts)
     except StageDiffers as differs:
         found = differs.difference
-        if said is None or found.found is not None or said.startswith("deadlock"):
+        is_stored = found.found is not None and (said is None or NEVER_WRITTEN not in said)
+        if said is None or is_stored or said.startswith("deadlock"):
             return Failure("stage", str(found), found.step, run, found, said, hint)
         return Failure("machine", said, found.step, run, found, said, hint)
     return None if said is None else Failure("machine", said, verdicts.step, run, None, said, hint)
@@ -78,6 +84,8 @@ class Outcome:
     failure: Failure | None = None
     fault: str | None = None
     """What was injected, in words."""
+    experts: dict[int, int] = field(default_factory=dict)
+    """By layer, how many different experts its rows picked; of a launch of real layers."""
     statistics: dict[str, Any] = field(default_factory=dict)
     payload_digests: list[str] = field(default_factory=list)
     states_digest: str = ""

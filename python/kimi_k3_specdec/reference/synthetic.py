@@ -1,4 +1,4 @@
-"""One layer's random weights on every rank, in loaded form, without a checkpoint: for layers of the real size.
+"""Random weights of some layers on every rank, in loaded form, without a checkpoint: for layers of the real size.
 
 Values are made of random bits: a bf16 of a sign, one of two exponents and seven mantissa bits has a known RMS, and
 a gigabyte of them takes about a second. Experts are filled when they are first picked; the others' memory is never
@@ -27,6 +27,9 @@ ROW_PARALLEL = ("self_attn.o_proj.weight", "mlp.shared_experts.down_proj.weight"
 """Names of the matrices of which a rank holds a slice of K, their outputs being summed over the ranks."""
 
 _LOADED_GAINS = {"in_proj_qkvgfab": 1.5, "gate_up_proj": 3.0, "fused_qkv_a_proj": 1.0} | GAINS
+
+EXPERT_CACHE_BYTES = 48 << 20
+"""Of dequantised experts, on each rank: all of a small layer's, and few of a large one's, which are many anyway."""
 
 _NIBBLE_RMS = math.sqrt(sum(v * v for v in (0, 0.5, 1, 1.5, 2, 3, 4, 6)) / 8)
 
@@ -65,39 +68,45 @@ class ExpertFiller:
             padded[expert * rows : (expert + 1) * rows] = shuffle_scales(scales)[:rows]
 
 
-def synthetic_layer(geometry: Geometry, ranks: int, layer: int, seed: int,
-                    experts: Iterable[int] = ()) -> list[RankWeights]:
-    """Random loaded weights of one `layer` on every rank; no tensors outside the layer.
+def synthetic_layers(geometry: Geometry, ranks: int, layers: Iterable[int], seed: int,
+                     experts: Iterable[int] = ()) -> list[RankWeights]:
+    """Random loaded weights of `layers` on every rank; no tensors outside them.
 
-    `experts` are filled at once, others when the reference first reads them (`RankWeights.fill_expert`): run it
+    `experts` of each are filled at once, others when the reference first reads them (`RankWeights.fill_expert`): run it
     before a device that needs the same ones.
     """
-    specs = layer_specs(geometry, ranks, layer)
-    weights = [RankWeights(geometry, ranks, rank, {}, {layer: {}}) for rank in range(ranks)]
-    for w in weights:
-        for name, spec in specs.items():
-            if name.endswith(REPLICATED) and w.rank > 0:
-                tensor = weights[0].layers[layer][name]
-            else:
-                tensor = _tensor(name, *spec, ranks, generator(seed, f"{layer}.{name}.{w.rank}"))
-            w.layers[layer][name] = tensor
-        if geometry.layer_kind(layer) == "kda":
-            _finish_in_proj(w, layer, weights[0])
-    if not geometry.is_dense(layer):
-        filler = ExpertFiller(weights, seed)
-        filler.fill(layer, experts)
+    weights = [RankWeights(geometry, ranks, rank, {}, {}, expert_cache_bytes=EXPERT_CACHE_BYTES)
+               for rank in range(ranks)]
+    filler = ExpertFiller(weights, seed)
+    for layer in layers:
         for w in weights:
-            w.fill_expert = lambda i, expert: filler.fill(i, (expert,))
+            w.layers[layer] = _tensors(w, layer, seed, weights[0])
+        if not geometry.is_dense(layer):
+            filler.fill(layer, experts)
+    for w in weights:
+        w.fill_expert = lambda i, expert: filler.fill(i, (expert,))
     return weights
 
 
-def _finish_in_proj(w: RankWeights, layer: int, first: RankWeights) -> None:
+def _tensors(w: RankWeights, layer: int, seed: int, first: RankWeights) -> dict[str, Tensor]:
+    """One layer of one rank; what every rank holds whole is rank 0's, its `first`."""
+    tensors = {}
+    for name, spec in layer_specs(w.geometry, w.ranks, layer).items():
+        if name.endswith(REPLICATED) and w.rank > 0:
+            tensors[name] = first.layers[layer][name]
+        else:
+            tensors[name] = _tensor(name, *spec, w.ranks, generator(seed, f"{layer}.{name}.{w.rank}"))
+    if w.geometry.layer_kind(layer) == "kda":
+        _finish_in_proj(w, tensors, tensors if w.rank == 0 else first.layers[layer])
+    return tensors
+
+
+def _finish_in_proj(w: RankWeights, tensors: dict[str, Tensor], first: dict[str, Tensor]) -> None:
     """Zeroes the padding rows and repeats rank 0's f_a, as loading would (numerics §4.1)."""
     name, s = "self_attn.in_proj_qkvgfab.weight", w.shard
-    weight = w.layers[layer][name]
     f_a = slice(4 * s.projection, 4 * s.projection + w.geometry.head_dim)
-    weight[f_a] = first.layers[layer][name][f_a]
-    weight[s.in_proj_used :] = 0
+    tensors[name][f_a] = first[name][f_a]
+    tensors[name][s.in_proj_used :] = 0
 
 
 def _tensor(name: str, dtype: torch.dtype, shape: tuple[int, ...], ranks: int, g: Generator) -> Tensor:

@@ -98,6 +98,8 @@ class RankWeights:
     """By layer, then by the names of `layer_specs`."""
     fill_expert: Callable[[int, int], None] | None = None
     """Called with (layer, expert) before an expert's bytes are first read: makes it where it was left out."""
+    expert_cache_bytes: int = EXPERT_CACHE_BYTES
+    """Of dequantised experts that are kept."""
     _experts: OrderedDict[tuple[int, int, str], Tensor] = field(default_factory=OrderedDict, repr=False)
     _cached_bytes: int = 0
 
@@ -143,7 +145,7 @@ class RankWeights:
                 self.fill_expert(layer, expert)
             self._experts[key] = dequantise(expert_mx(self.layers[layer], part, expert))
             self._cached_bytes += self._experts[key].nbytes
-            while self._cached_bytes > EXPERT_CACHE_BYTES and len(self._experts) > 1:
+            while self._cached_bytes > self.expert_cache_bytes and len(self._experts) > 1:
                 self._cached_bytes -= self._experts.popitem(last=False)[1].nbytes
         self._experts.move_to_end(key)
         return self._experts[key]

@@ -9,6 +9,7 @@ use super::hazard::Hazard;
 use super::{LayerShape, World};
 use crate::abi::{LayerKind, Stage, WAVES};
 use crate::ids::{Cta, Layer, Rank};
+use crate::layout::Region;
 use crate::protocol::{is_pairs, Access, Exchange, Memory, Unit, Wait, When};
 use crate::tasks::TaskTable;
 
@@ -86,6 +87,8 @@ pub(super) struct Builder<'a> {
     pub hazards: Vec<Hazard>,
     /// (modelled rank, step, event) of every clear.
     pub clears: Vec<(u8, u32, Node)>,
+    /// What each event that stands for a wait has waited for.
+    pub carried: Vec<(Node, Region)>,
     hubs: HashMap<HubKey, (Node, Key)>,
     flows: Vec<Vec<Flow>>,
     ends: Vec<Node>,
@@ -102,6 +105,7 @@ impl<'a> Builder<'a> {
             logs: BTreeMap::new(),
             hazards: Vec::new(),
             clears: Vec::new(),
+            carried: Vec::new(),
             hubs: HashMap::new(),
             flows: vec![vec![flow; grid]; world.ranks.len()],
             ends: vec![NO_NODE; world.ranks.len()],
@@ -250,6 +254,7 @@ impl<'a> Builder<'a> {
             } else {
                 let hub = self.node(moment, actor);
                 self.hubs.insert(hub_key, (hub, key));
+                self.carried.push((hub, wait.region));
                 hub
             };
             self.graph.edge(hub, node);

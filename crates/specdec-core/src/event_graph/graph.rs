@@ -138,6 +138,34 @@ pub(super) struct Frozen {
     adversarial: Vec<bool>,
 }
 
+impl Frozen {
+    /// The path of most weight, by place, where going through an event counts its weight.
+    pub fn longest(&self, weights: &[u32]) -> Vec<Node> {
+        let mut totals = weights.to_vec();
+        let mut come_from = vec![NO_NODE; weights.len()];
+        for node in 0..weights.len() {
+            let before = &self.before[self.starts[node] as usize..self.starts[node + 1] as usize];
+            // Of equals the first, so that the answer does not depend on anything but the graph.
+            let mut best = 0;
+            for from in before {
+                if totals[*from as usize] > best || come_from[node] == NO_NODE {
+                    (best, come_from[node]) = (totals[*from as usize], *from);
+                }
+            }
+            totals[node] += best;
+        }
+        let mut path = Vec::new();
+        let last = (0..weights.len()).rev().max_by_key(|node| totals[*node]);
+        let mut node = last.map_or(NO_NODE, |last| last as Node);
+        while node != NO_NODE {
+            path.push(node);
+            node = come_from[node as usize];
+        }
+        path.reverse();
+        path
+    }
+}
+
 /// Which of some sources happen before each event of a window.
 pub(super) struct Reach {
     first: usize,
@@ -262,6 +290,15 @@ mod tests {
         assert_eq!(reach.missing(&[0b11], 2), Some((1, 1)));
         assert_eq!(reach.missing(&[0b01], 2), None);
         assert_eq!(reach.missing(&[0b10], 0), Some((1, 1)));
+    }
+
+    #[test]
+    fn the_longest_path_is_found() {
+        let Ok(frozen) = graph(6, &[(0, 1), (1, 5), (0, 2), (2, 3), (3, 5), (4, 5)]).freeze() else {
+            panic!("no cycle")
+        };
+        assert_eq!(frozen.longest(&[0, 1, 1, 1, 1, 0]), [0, 2, 3]);
+        assert_eq!(frozen.longest(&[0, 9, 1, 1, 1, 0]), [0, 1]);
     }
 
     #[test]

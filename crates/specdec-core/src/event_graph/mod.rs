@@ -22,11 +22,13 @@ mod access;
 mod build;
 mod cells;
 mod check;
+mod critical_path;
 mod graph;
 mod hazard;
 mod stages;
 mod table;
 
+pub use critical_path::{critical_path, hops_markdown, Hop};
 pub use graph::Site;
 pub use hazard::Hazard;
 

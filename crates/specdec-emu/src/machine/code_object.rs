@@ -3,6 +3,7 @@
 use object::elf::{FileHeader64, EM_AMDGPU, PT_LOAD, SHF_ALLOC, SHT_REL, SHT_RELA};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::LittleEndian;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::descriptor::{Descriptor, DESCRIPTOR_BYTES};
@@ -22,7 +23,7 @@ const MAX_IMAGE_BYTES: u64 = 1 << 30;
 const MAX_KERNARG_BYTES: u32 = 1 << 16;
 
 /// What a listing shows of one kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelInfo {
     /// Symbol without `.kd`.
     pub symbol: String,

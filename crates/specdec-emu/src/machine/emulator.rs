@@ -18,8 +18,8 @@ use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
 use super::priorities::Schedule;
+use super::profile::{Label, Profile};
 use super::program::Program;
-use super::races::RaceReport;
 use super::random::Random;
 use super::residency::Residency;
 use super::scheduler::Scheduler;
@@ -107,7 +107,7 @@ pub struct GridLaunch {
 #[derive(Debug)]
 pub struct Emulator {
     options: Options,
-    shared: Shared,
+    pub(super) shared: Shared,
     modules: Vec<Arc<Module>>,
     queues: Vec<VecDeque<Queued>>,
     random: Random,
@@ -125,6 +125,7 @@ impl Emulator {
             statistics: Statistics::default(),
             races: options.check_races.then(Box::default),
             weak: options.weak_memory.then(|| Box::new(Weak::new(options.seed))),
+            profile: None,
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
         Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }
@@ -132,14 +133,6 @@ impl Emulator {
 
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.shared.memory
-    }
-
-    /// Other memory will be at these addresses.
-    pub(super) fn forget_races(&mut self, address: u64) {
-        let bytes = self.shared.memory.starting_at(address).map_or(0, |allocation| allocation.bytes);
-        if let Some(races) = &mut self.shared.races {
-            races.forget(address, bytes);
-        }
     }
 
     fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
@@ -258,25 +251,37 @@ impl Emulator {
     /// Starts counting anew.
     pub fn clear_statistics(&mut self) {
         self.shared.statistics = Statistics::default();
+        if let Some(profile) = &mut self.shared.profile {
+            profile.clear();
+        }
+    }
+
+    /// From now on counts what a code object does by label: `label` attributes an instruction by its inlined functions,
+    /// innermost first. Slows every instruction down; a machine that was never asked to pays nothing.
+    pub fn count(
+        &mut self,
+        module: ModuleHandle,
+        num_bins: usize,
+        label: impl Fn(&[SourceLine]) -> Label,
+    ) -> Result<(), EmulatorError> {
+        let module = self.module(module)?.clone();
+        let mut lines = Lines::open(&module.object.elf);
+        let text = module.object.text.start as u64;
+        let pcs = (0..).map_while(|index| module.program.step(index)).map(|step| step.inst.pc);
+        let labels = pcs.map(|pc| label(&lines.functions(text + u64::from(pc)))).collect();
+        let profile = self.shared.profile.get_or_insert_with(|| Box::new(Profile::new(num_bins)));
+        profile.attribute(module.image, labels);
+        Ok(())
+    }
+
+    /// What was counted by label; `None` before [`Emulator::count`].
+    pub fn profile(&self) -> Option<&Profile> {
+        self.shared.profile.as_deref()
     }
 
     /// Records what is stored into an exchange region from now on.
     pub fn watch(&mut self, region: TapRegion) {
         self.shared.tap.watch(region);
-    }
-
-    /// Names what waves work on in race reports: a wave works on the row of this table that it last read by a scalar
-    /// load.
-    pub fn watch_rows(&mut self, start: u64, row_bytes: u64, rows: u64) {
-        if let Some(races) = &mut self.shared.races {
-            races.add_table(start..start + row_bytes * rows, row_bytes);
-        }
-    }
-
-    /// Every race found so far; empty when they are not checked.
-    pub fn races(&self) -> Vec<RaceReport> {
-        let Shared { races, memory, tap, .. } = &self.shared;
-        races.as_ref().map_or_else(Vec::new, |races| races.reports(memory, tap))
     }
 
     /// Removes and returns what was stored into a region under a tag.

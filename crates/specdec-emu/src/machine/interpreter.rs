@@ -7,6 +7,7 @@ use super::group::Group;
 use super::local_memory;
 use super::location::Location;
 use super::parking::Sleep;
+use super::profile::Bytes;
 use super::program::{span, Program, Step};
 use super::scalar_memory;
 use super::scoreboard::{Span, VECTOR_WORDS};
@@ -45,11 +46,21 @@ const SLEEP_UNIT_CLOCKS: u64 = 64;
 impl Interpreter<'_> {
     /// Runs up to `quantum` instructions. On an error `slot.next` is the instruction that failed.
     pub fn run(&mut self, quantum: u64) -> Result<Yield, EmulatorError> {
+        // Counting by label has a loop of its own, so that the usual one does not pay for it.
+        if self.shared.profile.is_some() {
+            self.run_loop::<true>(quantum)
+        } else {
+            self.run_loop::<false>(quantum)
+        }
+    }
+
+    fn run_loop<const COUNTS: bool>(&mut self, quantum: u64) -> Result<Yield, EmulatorError> {
         let module = self.launch.module.clone();
         let program = &*module.program;
         let code = self.launch.kernel().code.clone();
         let start = self.slot.executed;
         let (mut num_mfma, mut num_masked) = (0, 0);
+        let labels = if COUNTS { self.labels() } else { None };
         let outcome = loop {
             if self.slot.executed - start >= quantum {
                 break Ok(Yield::Quantum);
@@ -71,10 +82,14 @@ impl Interpreter<'_> {
                 num_mfma += 1;
                 num_masked += u64::from(self.slot.wave.exec() != u64::MAX);
             }
+            let before = if COUNTS { self.bytes() } else { Bytes::default() };
             let flow = match step.action {
                 Action::Run(handler) => Ok(handler(&step.inst, &mut self.slot.wave)),
                 _ => self.act(step),
             };
+            if let (true, Some(labels)) = (COUNTS, &labels) {
+                self.note(labels, step, before);
+            }
             match flow {
                 Ok(Flow::Next) => self.slot.next += 1,
                 Ok(Flow::Branch(target)) => match program.find(target).filter(|_| code.contains(&target)) {
@@ -181,6 +196,9 @@ impl Interpreter<'_> {
             Sleep::Changed => Yield::Quantum,
             Sleep::Park => {
                 shared.statistics.parks += 1;
+                if let Some(profile) = &mut shared.profile {
+                    profile.park(slot.origin);
+                }
                 Yield::Parked
             }
             Sleep::Timed => Yield::Asleep(SLEEP_UNIT_CLOCKS * (step.inst.mods.offset as u64 & 0x7f)),

@@ -8,6 +8,7 @@ use specdec_core::ids::Rank;
 use super::emulator::Emulator;
 use super::error::EmulatorError;
 use super::location::Location;
+use super::parts::Parts;
 use super::written::Written;
 
 /// Alignment of allocations that the emulator owns: a device's usual one.
@@ -32,8 +33,7 @@ pub(super) struct Allocation {
     pub rank: Rank,
     pub kind: MemoryKind,
     pub name: String,
-    /// Whether a kernel has stored to it while somebody kept books of it.
-    pub is_stored: bool,
+    pub(super) parts: Option<Parts>,
     /// Bytes that are written; `None` when all are.
     written: Option<Written>,
     /// Host address of the first byte; differs from `base` only for memory placed at a guest address.
@@ -56,7 +56,7 @@ enum Backing {
 /// All allocations, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    allocations: Vec<Allocation>,
+    pub(super) allocations: Vec<Allocation>,
     /// Where the last look-up ended: consecutive accesses mostly meet one allocation.
     last: Cell<usize>,
 }
@@ -115,7 +115,7 @@ impl Allocation {
         }
     }
 
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.base + self.bytes
     }
 }
@@ -168,10 +168,8 @@ impl Memory {
             Some(map.ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?)
         };
         let Description { rank, kind, name, .. } = what;
-        self.allocations.insert(
-            at,
-            Allocation { base, bytes, rank, kind, name, is_stored: false, written, host, _backing: backing },
-        );
+        self.allocations
+            .insert(at, Allocation { base, bytes, rank, kind, name, parts: None, written, host, _backing: backing });
         Ok(base)
     }
 
@@ -246,7 +244,7 @@ impl Memory {
         let (index, offset) = self.check(access, address, bytes)?;
         let allocation = &self.allocations[index];
         if !allocation.covers(offset, bytes) {
-            let allocation = allocation.name.clone();
+            let (allocation, offset) = allocation.locate(offset);
             return Err(EmulatorError::NeverWritten { allocation, offset, bytes, at: Location::unknown() });
         }
         into.copy_from_slice(&allocation.view()[offset as usize..][..into.len()]);
@@ -283,26 +281,6 @@ impl Memory {
     pub fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
         let refused = || EmulatorError::HostAccess { address, bytes, near: self.near(address) };
         self.check("host access", address, bytes).map_err(|_| refused())
-    }
-
-    /// An address as an allocation's name and an offset.
-    pub fn place(&self, address: u64) -> String {
-        self.find(address).map_or_else(
-            || format!("{address:#x}"),
-            |index| format!("`{}` + {:#x}", self.allocations[index].name, address - self.allocations[index].base),
-        )
-    }
-
-    /// The allocation nearest to an address, in words.
-    fn near(&self, address: u64) -> String {
-        let at = self.allocations.partition_point(|allocation| allocation.base <= address);
-        let before = at.checked_sub(1).map(|before| &self.allocations[before]);
-        let before = before.map(|before| (address.saturating_sub(before.end()), before, "past the end of"));
-        let after = self.allocations.get(at).map(|after| (after.base - address, after, "before"));
-        let nearest = before.into_iter().chain(after).min_by_key(|&(distance, ..)| distance);
-        nearest.map_or_else(String::new, |(distance, allocation, side)| {
-            format!(", {distance:#x} bytes {side} `{}` of {} ({:?})", allocation.name, allocation.rank, allocation.kind)
-        })
     }
 }
 
@@ -391,6 +369,18 @@ mod tests {
         emulator.unregister(address).unwrap();
         assert_eq!(tensor[..8], [0, 1, 2, 3, 4, 5, 9, 7]);
         assert!(emulator.unregister(address).is_err());
+    }
+
+    #[test]
+    fn an_error_names_the_part() {
+        let mut emulator = Emulator::new(Options::default());
+        let base = emulator.allocate_unwritten(Rank(0), MemoryKind::Device, 256, "w13").unwrap().0;
+        let parts = Parts { what: "expert".into(), bytes: 32, first: 5 };
+        assert!(emulator.name_parts(base + 1, parts.clone()).is_err());
+        emulator.name_parts(base, parts).unwrap();
+        let found = emulator.memory_mut().load("load", base + 70, &mut [0; 4]).unwrap_err().to_string();
+        assert!(found.starts_with("load of 4 bytes at `w13, expert 7` + 0x6 reads memory that nobody has"), "{found}");
+        assert_eq!(emulator.memory_mut().place(base), "`w13, expert 5` + 0x0");
     }
 
     #[test]

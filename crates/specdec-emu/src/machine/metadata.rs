@@ -1,6 +1,6 @@
 //! The `NT_AMDGPU_METADATA` note: kernels, their arguments and their register use, as `MessagePack`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::EmulatorError;
 
@@ -41,16 +41,16 @@ pub(super) struct KernelMetadata {
 }
 
 /// One kernel argument.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Argument {
     /// Where it is in the kernarg segment.
-    #[serde(rename = ".offset")]
+    #[serde(rename(deserialize = ".offset"))]
     pub offset: u32,
     /// Its size.
-    #[serde(rename = ".size")]
+    #[serde(rename(deserialize = ".size"))]
     pub bytes: u32,
     /// What it is, e.g. `global_buffer`, `by_value` or `hidden_block_count_x`.
-    #[serde(rename = ".value_kind")]
+    #[serde(rename(deserialize = ".value_kind"))]
     pub kind: String,
 }
 

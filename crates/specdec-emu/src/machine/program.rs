@@ -97,6 +97,12 @@ impl Program {
         self.steps.get(index)
     }
 
+    /// The steps of a range of code.
+    pub fn steps(&self, range: &std::ops::Range<u32>) -> impl Iterator<Item = &Step> {
+        let range = range.clone();
+        self.steps.iter().filter(move |step| range.contains(&step.inst.pc))
+    }
+
     /// The registers that a step needs not to be pending.
     #[inline]
     pub fn touched(&self, step: &Step) -> &[(u8, u64)] {

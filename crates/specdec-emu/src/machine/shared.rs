@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::fault::Faults;
 use super::memory::Memory;
 use super::parking::Parking;
+use super::profile::Profile;
 use super::races::Races;
 use super::statistics::Statistics;
 use super::tap::Tap;
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub tap: Tap,
     pub faults: Faults,
     pub statistics: Statistics,
+    /// Counts by label, when they are wanted.
+    pub profile: Option<Box<Profile>>,
     /// The race check, when it is on.
     pub races: Option<Box<Races>>,
     /// Stores in flight and old copies, when memory is weak.

@@ -203,7 +203,7 @@ pub(super) fn atomic(
         shared.parking.record(origin.wave, lanes, bytes as u64);
     }
     if let Some(races) = &mut shared.races {
-        races.atomic(access, &mut shared.memory);
+        races.atomic(access, &shared.memory);
     }
     weak::prepare_atomic(shared, access);
     for lane in lanes.active() {

@@ -73,6 +73,8 @@ pub(super) struct Weak {
     lines: HashMap<LineKey, Line>,
     /// Operations so far, by wave number of the machine.
     operations: Vec<u64>,
+    /// Bases of the allocations that were stored to: of others there are no copies that could be old.
+    stored: HashSet<u64>,
 }
 
 fn line_key(origin: Origin, address: u64) -> LineKey {
@@ -83,7 +85,13 @@ impl Weak {
     /// Memory of a seed.
     pub fn new(seed: u64) -> Self {
         let random = Random::new(seed ^ 0x5745_414b);
-        Self { random, in_flight: HashMap::new(), lines: HashMap::new(), operations: Vec::new() }
+        Self {
+            random,
+            in_flight: HashMap::new(),
+            lines: HashMap::new(),
+            operations: Vec::new(),
+            stored: HashSet::new(),
+        }
     }
 
     /// A wave issues a vector memory operation.
@@ -140,8 +148,8 @@ pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Res
         for lane in access.lanes.active() {
             let address = access.lanes.at[lane];
             let (index, _) = in_lane(lane, shared.memory.check("store", address, access.bytes as u64))?;
-            let allocation = shared.memory.at_mut(index);
-            allocation.is_stored = true;
+            let allocation = shared.memory.at(index);
+            weak.stored.insert(allocation.base);
             let is_cached = allocation.kind == MemoryKind::Device;
             let operation = weak.operations.get(access.origin.wave).copied().unwrap_or(0);
             let store = Store {
@@ -271,7 +279,7 @@ impl Weak {
                 self.evict(shared, key);
             }
         }
-        if !is_cached || !shared.memory.at(index).is_stored {
+        if !is_cached || !self.stored.contains(&shared.memory.at(index).base) {
             return shared.memory.load("load", address, value);
         }
         for (address, byte) in (address..).zip(value) {

@@ -3,7 +3,9 @@
 /// A bit per byte, and how many bytes are still missing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
+    /// Empty until something is marked: memory that nobody ever writes has no map.
     words: Vec<u64>,
+    num_words: usize,
     missing: u64,
 }
 
@@ -20,8 +22,12 @@ impl Written {
         let num_words = bytes.div_ceil(64) as usize;
         // `vec!` aborts the process when the host refuses, so ask first.
         Vec::<u64>::new().try_reserve_exact(num_words).ok()?;
-        // A zeroed vector costs pages only where it is touched, so the map of a sparse memory is sparse too.
-        Some(Self { words: vec![0; num_words], missing: bytes })
+        Some(Self { words: Vec::new(), num_words, missing: bytes })
+    }
+
+    #[inline]
+    fn word(&self, word: u64) -> u64 {
+        self.words.get(word as usize).copied().unwrap_or(0)
     }
 
     /// Whether all of `start..start + bytes` is written. The caller has checked the bounds.
@@ -30,19 +36,23 @@ impl Written {
         let end = start + bytes;
         (start / 64..end.div_ceil(64)).all(|word| {
             let mask = mask(word, start, end);
-            self.words[word as usize] & mask == mask
+            self.word(word) & mask == mask
         })
     }
 
     /// Whether any of `start..start + bytes` is marked.
     pub fn touches(&self, start: u64, bytes: u64) -> bool {
         let end = start + bytes;
-        (start / 64..end.div_ceil(64)).any(|word| self.words[word as usize] & mask(word, start, end) != 0)
+        (start / 64..end.div_ceil(64)).any(|word| self.word(word) & mask(word, start, end) != 0)
     }
 
     /// Marks `start..start + bytes`.
     #[inline]
     pub fn mark(&mut self, start: u64, bytes: u64) {
+        if self.words.is_empty() {
+            // A zeroed vector costs pages only where it is touched, so the map of a sparse memory is sparse too.
+            self.words = vec![0; self.num_words];
+        }
         let end = start + bytes;
         for word in start / 64..end.div_ceil(64) {
             let mask = mask(word, start, end);
@@ -55,6 +65,9 @@ impl Written {
     /// Unmarks `start..start + bytes`.
     pub fn unmark(&mut self, start: u64, bytes: u64) {
         let end = start + bytes;
+        if self.words.is_empty() {
+            return;
+        }
         for word in start / 64..end.div_ceil(64) {
             let mask = mask(word, start, end);
             let bits = &mut self.words[word as usize];
@@ -78,6 +91,8 @@ mod tests {
     #[test]
     fn marks_cover_exactly_their_bytes() {
         let mut map = Written::none(200).unwrap();
+        map.unmark(0, 200);
+        assert!(!map.covers(0, 1) && !map.touches(0, 200) && !map.is_complete());
         map.mark(60, 10);
         assert!(map.covers(60, 10) && map.covers(63, 2));
         assert!(!map.covers(59, 2) && !map.covers(69, 2));

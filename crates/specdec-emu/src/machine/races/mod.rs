@@ -11,6 +11,7 @@
 //!   what the later wave knows to be performed. Polls that were not accepted race with nothing.
 //! * Even ordered, a store must be of the scope of its readers and a load of that of its writer.
 
+mod asking;
 mod clock;
 mod local;
 mod polling;
@@ -21,7 +22,7 @@ mod summary;
 mod turns;
 mod waves;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub use report::{RaceAccess, RaceKind, RaceReport};
@@ -54,13 +55,16 @@ pub(super) struct Races {
     shadow: Shadow,
     sites: Sites,
     sightings: HashMap<(RaceKind, u32, u32), Sighting>,
+    /// Bases of the allocations that were stored to: only their loads are remembered. Most memory, weights above all,
+    /// never is.
+    stored: HashSet<u64>,
 }
 
 impl Races {
     /// A vector load, before it reads.
     pub fn load(&mut self, access: &Access, memory: &Memory) {
         let Some((low, _)) = access.lanes.bounds() else { return };
-        if !memory.find(low).is_some_and(|index| memory.at(index).is_stored) {
+        if !self.is_stored(memory, low) {
             return;
         }
         let scope = Scope::of(access.policy);
@@ -85,7 +89,7 @@ impl Races {
     /// A scalar load, before it reads.
     pub fn scalar_load(&mut self, wave: usize, address: u64, bytes: usize, memory: &Memory) {
         self.waves.note_row(wave, address);
-        if !memory.find(address).is_some_and(|index| memory.at(index).is_stored) {
+        if !self.is_stored(memory, address) {
             return;
         }
         let mut record = self.record(wave, AccessKind::ScalarLoad, Scope::Plain);
@@ -96,9 +100,8 @@ impl Races {
     }
 
     /// A vector store, before it writes.
-    pub fn store(&mut self, access: &Access, data: &[Lanes], memory: &mut Memory) {
-        note_stored(access, memory);
-        let memory = &*memory;
+    pub fn store(&mut self, access: &Access, data: &[Lanes], memory: &Memory) {
+        self.note_stored(access, memory);
         let scope = Scope::of(access.policy);
         // One instruction that a poll may accept: one or two words.
         let publishes = scope > Scope::Plain && matches!(access.bytes, 4 | 8);
@@ -120,8 +123,8 @@ impl Races {
     }
 
     /// A read-modify-write: accepts what it finds and publishes what it leaves.
-    pub fn atomic(&mut self, access: &Access, memory: &mut Memory) {
-        note_stored(access, memory);
+    pub fn atomic(&mut self, access: &Access, memory: &Memory) {
+        self.note_stored(access, memory);
         let scope = Scope::of_atomic(access.policy);
         let wave = access.origin.wave;
         let record = self.record(wave, AccessKind::Atomic, scope);
@@ -138,6 +141,16 @@ impl Races {
                     self.shadow.word(address).writes.iter().map(|write| is_atomic(write.site)).collect();
                 self.write(wave, address, record, Some(release), |index| atomics.get(index).copied().unwrap_or(false));
             }
+        }
+    }
+
+    fn is_stored(&self, memory: &Memory, address: u64) -> bool {
+        memory.find(address).is_some_and(|index| self.stored.contains(&memory.at(index).base))
+    }
+
+    fn note_stored(&mut self, access: &Access, memory: &Memory) {
+        for index in access.lanes.active().filter_map(|lane| memory.find(access.lanes.at[lane])) {
+            self.stored.insert(memory.at(index).base);
         }
     }
 
@@ -197,15 +210,6 @@ impl Races {
         let key = (kind, first.site, second.site);
         let sighting = self.sightings.entry(key).or_insert(Sighting { kind, first, second, address, count: 0 });
         sighting.count += 1;
-    }
-}
-
-/// From now on the loads of this memory are remembered. Most memory, weights above all, is never stored to.
-fn note_stored(access: &Access, memory: &mut Memory) {
-    for lane in access.lanes.active() {
-        if let Some(index) = memory.find(access.lanes.at[lane]) {
-            memory.at_mut(index).is_stored = true;
-        }
     }
 }
 
