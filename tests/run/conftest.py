@@ -29,6 +29,16 @@ def report(*words: object, exit_code: int = 0) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
+def refused(*words: object) -> str:
+    """The error of a run that is refused."""
+    result = invoke("run", *words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == "" and "Traceback" not in result.stderr
+    error, hint = result.stderr.split("\nhint: ")
+    assert error.startswith("error: ") and hint.strip()
+    return error
+
+
 @pytest.fixture(scope="session")
 def default_report() -> dict[str, Any]:
     """One default run, for all tests that only read its report."""

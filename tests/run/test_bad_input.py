@@ -17,19 +17,9 @@ import kimi_k3_specdec
 from kimi_k3_specdec.reference import checkpoint
 from kimi_k3_specdec.reference.geometry import NANO
 
-from .conftest import invoke
+from .conftest import invoke, refused
 
 PACKAGE = Path(kimi_k3_specdec.__file__).parent
-
-
-def refused(*words: object) -> str:
-    """The error of a run that is refused."""
-    result = invoke("run", *words)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == "" and "Traceback" not in result.stderr
-    error, hint = result.stderr.split("\nhint: ")
-    assert error.startswith("error: ") and hint.strip()
-    return error
 
 
 @pytest.mark.parametrize(("words", "error"), [

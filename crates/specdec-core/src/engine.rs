@@ -182,6 +182,11 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.peer)
     }
 
+    /// First byte of a rank's layer descriptors, one after the other.
+    pub fn descriptors(&self, rank: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
+        self.state(rank).map(|state| state.descriptors)
+    }
+
     /// A rank's loaded code object.
     pub fn module(&self, rank: Rank) -> Result<D::Module, EngineError<D::Error>> {
         self.state(rank).map(|state| state.module)

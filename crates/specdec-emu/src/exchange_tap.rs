@@ -1,6 +1,6 @@
 //! Taps every exchange of an engine, so that each stage of each layer can be checked after a step.
 
-use specdec_core::abi::PEER_HEAD_BYTES;
+use specdec_core::abi::{LayerDescriptor, PEER_HEAD_BYTES};
 use specdec_core::engine::{Engine, EngineError};
 use specdec_core::ids::Rank;
 use specdec_core::layout::Region;
@@ -11,7 +11,11 @@ use crate::machine::{Emulator, EmulatorError, TapForm, TapRegion};
 /// share an id: the tag tells them apart.
 pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorError>> {
     let layout = engine.layout().clone();
+    let num_layers = u64::from(engine.shard().geometry.num_layers);
     for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+        // Race reports name the layer whose descriptor a wave has read last.
+        let descriptors = engine.descriptors(rank)?.0;
+        engine.device.watch_rows(descriptors, size_of::<LayerDescriptor>() as u64, num_layers);
         let scratch = engine.scratch(rank)?.0;
         let peer = engine.peer_buffer(rank)?.0 + u64::from(PEER_HEAD_BYTES);
         for place in &layout.places {

@@ -21,7 +21,7 @@ use specdec_emu::stage_counts;
 
 use crate::emulator::{stall_policy, ADVANCE_TICKS};
 use crate::statistics::counters;
-use crate::{counts, error};
+use crate::{counts, error, races};
 
 /// All ranks of a process, on the emulator. Addresses are host addresses of memory that was registered.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]
@@ -49,7 +49,7 @@ impl PyEngine {
     /// `code_objects`: one for all ranks or one for each. `stall`: what happens when every wave waits, `error` or
     /// `advance` (the clock jumps a second). `count_stages` counts by stage, slower. Raises `Refused` or `MachineError`.
     #[new]
-    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, count_stages=false))]
+    #[pyo3(signature = (geometry, ranks, code_objects, *, schedule_seed=0, stall="error", timeout_seconds=3.0, tap=true, witness=true, budget=None, count_stages=false, check=None, schedule="turns", memory="strong"))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         geometry: &str,
@@ -62,6 +62,9 @@ impl PyEngine {
         witness: bool,
         budget: Option<u64>,
         count_stages: bool,
+        check: Option<&str>,
+        schedule: &str,
+        memory: &str,
     ) -> PyResult<Self> {
         let geometry = Geometry::by_name(geometry).map_err(|e| error::geometry(&e))?;
         let shard = geometry.shard(ranks).map_err(|e| error::geometry(&e))?;
@@ -72,6 +75,9 @@ impl PyEngine {
             ..Options::default()
         };
         options.budget = budget.unwrap_or(options.budget);
+        options.check_races = check.map_or(Ok(false), races::is_race_check)?;
+        options.weak_memory = races::is_weak(memory)?;
+        options.schedule = races::schedule(schedule)?;
         let emulator = Emulator::new(options);
         let mut engine =
             Engine::new(emulator, shard, &code_objects, timeout_seconds, witness).map_err(error::engine)?;
@@ -244,6 +250,11 @@ impl PyEngine {
     fn fault_fired(&self, fault: usize) -> bool {
         let handle = self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(fault).copied();
         handle.is_some_and(|handle| self.lock().device.has_fired(handle))
+    }
+
+    /// Every race found so far, one for each pair of source places; empty unless `check` is `races`.
+    fn races<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        races::as_list(py, &self.lock().device.races())
     }
 
     /// What every workgroup did by stage since the engine was made, with `count_stages`: counter -> u64 `[ranks, bins,

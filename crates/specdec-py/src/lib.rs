@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod geometry;
 mod inspect;
+mod races;
 mod statistics;
 
 use pyo3::prelude::*;

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ..decoding.options import DEVICES, FAULT_KINDS, FaultSpec, RunOptions, parse_layers
+from ..decoding.options import CHECKS, DEVICES, FAULT_KINDS, MEMORIES, SCHEDULES, FaultSpec, RunOptions, parse_layers
 from ..errors import UserError
 from .messages import DIFFERENT, progress, refusals
 
 HELP = (
     "Decode a seeded model by speculative-verify steps, the served layers in the shipped kernels on every rank.\n\n"
     "Every stage of every layer is compared with the reference on the device's own inputs, and the tokens with a "
-    "pure-reference run. Exit status: 0 equal, 1 different, 2 cannot run."
+    "pure-reference run. `--check races` also reports accesses to memory that nothing orders, whatever the result. "
+    "Exit status: 0 equal and no race, 1 different or a race, 2 cannot run."
 )
 
 DEFAULTS = RunOptions()
@@ -38,6 +39,16 @@ def command(
     fault: Annotated[
         str | None,
         typer.Option(help=f"Inject KIND@RANK[:SEED]; KIND: {', '.join(FAULT_KINDS)}.", hidden=True)] = None,
+    check: Annotated[
+        str | None, typer.Option(help=f"Check more than results: {', '.join(CHECKS)}.")] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help=f"How waves take turns: {', '.join(SCHEDULES)}, or all of them where there are several "
+                          "schedules; default: turns, or all.")] = None,
+    memory: Annotated[
+        str, typer.Option(help="strong: stores are seen at once; weak: as little and late as the hardware may show "
+                               "them.")] = DEFAULTS.memory,
+    schedules: Annotated[int, typer.Option(help="Run under so many schedules.")] = DEFAULTS.schedules,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
@@ -52,13 +63,21 @@ def command(
     with refusals(debug):
         if device not in DEVICES:
             raise UserError(f"unknown device `{device}`", f"choose one of {', '.join(DEVICES)}")
+        if check is not None and check not in CHECKS:
+            raise UserError(f"unknown check `{check}`", f"choose one of {', '.join(CHECKS)}")
+        if memory not in MEMORIES:
+            raise UserError(f"unknown memory `{memory}`", f"choose one of {', '.join(MEMORIES)}")
+        kinds = (*SCHEDULES, "all") if schedules > 1 else SCHEDULES
+        if schedule is not None and schedule not in kinds:
+            raise UserError(f"unknown schedule `{schedule}`", f"choose one of {', '.join(kinds)}")
         options = RunOptions(geometry, ranks, requests, speculative_tokens, steps, parse_layers(layers), seed,
-                             schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None)
+                             schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None, check,
+                             schedule or ("all" if schedules > 1 else "turns"), memory, schedules)
         with progress() as report:
             outcome = run(options, report)
     if as_json_text:
         print(json.dumps(as_json(outcome), indent=1))
     else:
         show(outcome, Console())
-    if not outcome.is_equal:
+    if not outcome.is_clean:
         raise typer.Exit(DIFFERENT)

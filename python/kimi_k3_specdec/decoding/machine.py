@@ -84,7 +84,8 @@ class Machine:
         """
         self.options, self.geometry, self.plan = options, geometry, plan
         self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
-                                     count_stages=count_stages)
+                                     schedule=options.schedule, check=options.check,
+                                     memory=options.memory, count_stages=count_stages)
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights
@@ -198,6 +199,10 @@ class Machine:
     def finish_step(self) -> None:
         """Forgets the step's exchanges."""
         self.engine.clear_tap()
+
+    def races(self) -> list[dict[str, Any]]:
+        """Every race found so far."""
+        return self.engine.races()
 
     def statistics(self) -> dict[str, Any]:
         """The emulator's counters; with `count_stages` also `stages`, as `Engine.stage_counts` gives them."""

@@ -11,6 +11,10 @@ from ..errors import UserError
 
 FAULT_KINDS = ("nibble", "scale", "conv-index", "k-step", "tag")
 DEVICES = ("emulator", "hip", "cuda")
+CHECKS = ("races",)
+SCHEDULES = ("turns", "priorities")
+"""How the emulator's waves take turns."""
+MEMORIES = ("strong", "weak")
 
 MAX_COUNT, MAX_SEED = 2**16, 2**32 - 1
 """The largest count and seed that an option takes."""
@@ -55,6 +59,13 @@ class RunOptions:
     checkpoint: Path | None = None
     """An existing checkpoint; None: a seeded one is made and thrown away."""
     fault: FaultSpec | None = None
+    check: str | None = None
+    """What is checked beside results: one of CHECKS."""
+    schedule: str = "turns"
+    memory: str = "strong"
+    """Whether stores are seen at once (`strong`), or as little and late as the model allows (`weak`)."""
+    schedules: int = 1
+    """Schedules to explore, from `schedule_seed` on."""
 
     @property
     def rows_per_request(self) -> int:
@@ -68,7 +79,8 @@ class RunOptions:
 
     def check_ranges(self) -> None:
         """Raises UserError for a number that no run can have, before anything narrower sees it."""
-        least = {"ranks": 1, "requests": 1, "speculative_tokens": 0, "steps": 1, "seed": 0, "schedule_seed": 0}
+        least = {"ranks": 1, "requests": 1, "speculative_tokens": 0, "steps": 1, "seed": 0, "schedule_seed": 0,
+                 "schedules": 1}
         for name, low in least.items():
             value, high = getattr(self, name), MAX_SEED if name.endswith("seed") else MAX_COUNT
             if not low <= value <= high:
@@ -87,6 +99,9 @@ class RunOptions:
         words += [f"--layers {layers[0]}-{layers[1]}"] if layers else []
         words += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
         words += [f"--fault {self.fault}"] if self.fault else []
+        words += [f"--check {self.check}"] if self.check else []
+        words += [f"--schedule {self.schedule}"] if self.schedule != "turns" else []
+        words += [f"--memory {self.memory}"] if self.memory != "strong" else []
         return " ".join(words)
 
 

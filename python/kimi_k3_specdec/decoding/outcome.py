@@ -53,6 +53,18 @@ def check_launch(record: RunRecord, weights: list[RankWeights], verdicts: Verdic
 
 
 @dataclass
+class Explored:
+    """One schedule of an exploration."""
+
+    schedule: str
+    seed: int
+    found: str | None
+    """`different`, `races` or nothing."""
+    command: str
+    """Repeats it."""
+
+
+@dataclass
 class Outcome:
     """Everything that the report shows."""
 
@@ -78,11 +90,20 @@ class Outcome:
     payload_digests: list[str] = field(default_factory=list)
     states_digest: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+    races: list[dict[str, Any]] = field(default_factory=list)
+    """Reports of the race check, each with the command that shows it again."""
+    explored: list[Explored] = field(default_factory=list)
+    """Every schedule, when more than one was run."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether everything was what it had to be."""
+        """Whether every value was what it had to be."""
         return self.failure is None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no check found anything."""
+        return self.is_equal and not self.races
 
 
 def new_outcome(options: RunOptions, geometry: Geometry, code_object: str, runs: list[tuple[int, int]],

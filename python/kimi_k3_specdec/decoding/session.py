@@ -101,6 +101,7 @@ class Session:
         outcome.payload_digests = self.digests.payloads
         outcome.states_digest = states_digest(self.machine.pages)
         outcome.statistics = self.machine.statistics()
+        outcome.races = [race | {"command": self.options.command()} for race in self.machine.races()]
         outcome.seconds["checks"] = self.check_seconds
 
     def _prefill(self, index: int, request: Request) -> None:

@@ -16,6 +16,9 @@ def show(outcome: Outcome, console: Console) -> None:
     console.print(_stages(report))
     if outcome.failure is not None:
         _show_failure(outcome, console)
+    for race in outcome.races:
+        text = f"{race['message']}\n  reproduce: {race['command']}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _summary(outcome: Outcome, report: dict) -> Table:
@@ -41,6 +44,11 @@ def _summary(outcome: Outcome, report: dict) -> Table:
     for i, (tokens, counts) in enumerate(zip(outcome.tokens, outcome.acceptance, strict=False)):
         accepted = ", ".join(f"{n} x {drafts}" for drafts, n in enumerate(counts) if n)
         rows.append((f"request {i}", f"{len(tokens)} tokens; accepted drafts: {accepted or 'none'}"))
+    if outcome.explored:
+        found = [explored for explored in outcome.explored if explored.found]
+        rows.append(("schedules", f"{len(outcome.explored)} explored, {len(found)} with findings"))
+    if options.check is not None:
+        rows.append((options.check, f"{len(outcome.races)} found" if outcome.races else "none found"))
     if outcome.near_ties:
         rows.append(("near-ties", str(outcome.near_ties)))
     if outcome.fault is not None:

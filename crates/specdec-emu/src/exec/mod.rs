@@ -20,7 +20,7 @@ mod matrix_columns;
 mod matrix_scaled;
 mod modifier;
 mod packed;
-mod scalar;
+pub(crate) mod scalar;
 mod small_float;
 mod transcendental;
 mod vector_f32;

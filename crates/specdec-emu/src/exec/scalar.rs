@@ -52,8 +52,9 @@ fn next_pc(inst: &Inst) -> u32 {
     inst.pc.wrapping_add(u32::from(inst.size))
 }
 
+/// Where a branch goes when it is taken.
 #[inline(always)]
-fn branch_target(inst: &Inst) -> u32 {
+pub(crate) fn branch_target(inst: &Inst) -> u32 {
     next_pc(inst).wrapping_add_signed(4 * immediate(inst))
 }
 

@@ -17,6 +17,7 @@ use super::lines::Lines;
 use super::location::SourceLine;
 use super::memory::{Description, Memory};
 use super::parking::Parking;
+use super::priorities::Schedule;
 use super::profile::{Label, Profile};
 use super::program::Program;
 use super::random::Random;
@@ -25,6 +26,7 @@ use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::statistics::Statistics;
 use super::tap::{Tap, TapImage, TapRegion};
+use super::weak::Weak;
 
 /// What happens when every wave waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Options {
     pub ranks: usize,
     /// Seed of the scheduler: it changes the order of waves and nothing else.
     pub seed: u64,
+    /// How waves take turns.
+    pub schedule: Schedule,
     /// What happens when every wave waits.
     pub stall: Stall,
     /// Wave instructions that one `synchronize` may execute.
@@ -52,6 +56,10 @@ pub struct Options {
     pub instructions_per_tick: u64,
     /// Ticks after which parked polls look again although nothing that they poll has changed.
     pub poll_ticks: u64,
+    /// Whether every access to memory is checked for races: some times slower.
+    pub check_races: bool,
+    /// Whether memory shows as little of stores as the model allows; see `weak`. Much slower.
+    pub weak_memory: bool,
     /// Resources of a device.
     pub model: DeviceModel,
 }
@@ -61,11 +69,14 @@ impl Default for Options {
         Self {
             ranks: 1,
             seed: 0,
+            schedule: Schedule::default(),
             stall: Stall::Error,
             budget: 1 << 40,
             quantum: 1024,
             instructions_per_tick: 256,
             poll_ticks: 10_000_000,
+            check_races: false,
+            weak_memory: false,
             model: DeviceModel::default(),
         }
     }
@@ -96,7 +107,7 @@ pub struct GridLaunch {
 #[derive(Debug)]
 pub struct Emulator {
     options: Options,
-    shared: Shared,
+    pub(super) shared: Shared,
     modules: Vec<Arc<Module>>,
     queues: Vec<VecDeque<Queued>>,
     random: Random,
@@ -112,6 +123,8 @@ impl Emulator {
             tap: Tap::default(),
             faults: Faults::default(),
             statistics: Statistics::default(),
+            races: options.check_races.then(Box::default),
+            weak: options.weak_memory.then(|| Box::new(Weak::new(options.seed))),
             profile: None,
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
@@ -314,6 +327,7 @@ impl Device for Emulator {
     }
 
     fn free(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
+        self.forget_races(address.0);
         self.shared.memory.remove(address.0)
     }
 

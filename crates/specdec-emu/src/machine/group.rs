@@ -24,6 +24,9 @@ impl Group {
     /// Notes the loads in flight when all waves have reached the barrier at `pc`.
     pub fn pass_barrier(&mut self, pc: u32, bytes: u64) {
         self.num_waiting = 0;
+        if let Some(races) = &self.lds.races {
+            races.borrow_mut().pass_barrier();
+        }
         match self.loads_in_flight.iter_mut().find(|(known, _)| *known == pc) {
             Some((_, most)) => *most = bytes.max(*most),
             None => self.loads_in_flight.push((pc, bytes)),

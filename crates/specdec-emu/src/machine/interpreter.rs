@@ -14,6 +14,7 @@ use super::scoreboard::{Span, VECTOR_WORDS};
 use super::shared::Shared;
 use super::slot::Slot;
 use super::vector_memory;
+use super::watch;
 use crate::exec::Flow;
 
 /// Why a wave gave up its turn.
@@ -138,6 +139,9 @@ impl Interpreter<'_> {
     fn act(&mut self, step: &Step) -> Result<Flow, EmulatorError> {
         let Self { slot, group, shared, .. } = self;
         let inst = &step.inst;
+        if shared.is_watched() {
+            watch::note(shared, slot, group, step.action);
+        }
         let (lds, board) = (&mut group.lds, &mut slot.board);
         match step.action {
             Action::Run(handler) => return Ok(handler(inst, &mut slot.wave)),
@@ -185,6 +189,9 @@ impl Interpreter<'_> {
             shared.statistics.poll_instructions += slot.executed - executed;
         }
         slot.slept = (slot.executed, step.inst.pc);
+        if let Some(races) = &mut shared.races {
+            races.sleep(slot.origin.wave, slot.wave.exec());
+        }
         match shared.parking.sleep(slot.origin.wave) {
             Sleep::Changed => Yield::Quantum,
             Sleep::Park => {

@@ -1,7 +1,10 @@
 //! A workgroup's LDS: bytes, which of them are written, and which a DMA still has to deliver.
 
+use std::cell::RefCell;
+
 use super::error::EmulatorError;
 use super::location::Location;
+use super::races::LocalShadow;
 use super::written::Written;
 
 /// One workgroup's local data share.
@@ -12,13 +15,15 @@ pub(super) struct Lds {
     /// Bytes that an LDS DMA will fill, and how many; the map is only looked at while there are some.
     in_flight: Written,
     num_in_flight: u64,
+    /// The race check's part, when it is on.
+    pub races: Option<Box<RefCell<LocalShadow>>>,
 }
 
 impl Lds {
     /// LDS of a new workgroup: nothing is written.
     pub fn new(bytes: u32) -> Self {
         let map = Written::none(bytes as u64).unwrap_or_default();
-        Self { bytes: vec![0; bytes as usize], written: map.clone(), in_flight: map, num_in_flight: 0 }
+        Self { bytes: vec![0; bytes as usize], written: map.clone(), in_flight: map, num_in_flight: 0, races: None }
     }
 
     fn check(&self, access: &'static str, address: u64, bytes: usize) -> Result<(), EmulatorError> {
@@ -56,6 +61,11 @@ impl Lds {
     #[inline]
     pub fn store(&mut self, address: u64, value: &[u8]) -> Result<(), EmulatorError> {
         self.check("store", address, value.len())?;
+        if let Some(races) = &self.races {
+            let changes = self.bytes[address as usize..][..value.len()] != *value
+                || !self.written.covers(address, value.len() as u64);
+            races.borrow_mut().write(address, value.len(), changes);
+        }
         self.written.mark(address, value.len() as u64);
         self.bytes[address as usize..][..value.len()].copy_from_slice(value);
         Ok(())

@@ -127,6 +127,9 @@ fn read_lanes<const N: usize>(
     let lanes = LaneAddresses { at: address.map(|address| address.wrapping_add(offset) as u64), mask: exec };
     let Some((low, high)) = lanes.bounds() else { return Ok(()) };
     lanes.check_alignment("LDS load", N.min(4) as u64)?;
+    if let Some(races) = &lds.races {
+        races.borrow_mut().read(&lanes, N);
+    }
     if let Some(bytes) = lds.readable(low, high + N as u64) {
         lane_copy::gather(bytes, low, &lanes, N, out);
         return Ok(());

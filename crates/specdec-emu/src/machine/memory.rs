@@ -304,6 +304,7 @@ impl Emulator {
 
     /// Ends what [`Emulator::register`] began; the memory is the caller's again.
     pub fn unregister(&mut self, address: u64) -> Result<(), EmulatorError> {
+        self.forget_races(address);
         self.memory_mut().remove(address)
     }
 }

@@ -13,6 +13,7 @@ use super::shared::Shared;
 use super::slot::{Slot, WaveState};
 use super::statistics::LoadsInFlight;
 use super::visibility::Origin;
+use super::weak;
 use crate::wave::{Lanes, LANES};
 
 /// A launch whose workgroups are resident.
@@ -68,12 +69,17 @@ impl Residency {
         let (waves, workgroups) = (queued.shape.waves(), queued.shape.workgroups());
         let registers = queued.vector_registers();
         let entry = queued.module.program.find(queued.kernel().entry).unwrap_or(usize::MAX);
+        let queued = Arc::new(queued);
+        let kernel = shared.races.as_mut().map(|races| races.start_launch(&queued));
         for workgroup in 0..workgroups {
             let group = self.free_groups.pop().unwrap_or(self.groups.len());
             if group == self.groups.len() {
                 self.groups.push(Group::new(0));
             }
             self.groups[group] = Group::new(lds_bytes);
+            if let Some(races) = &mut shared.races {
+                races.start_group(Rank(rank as u8), &mut self.groups[group], lds_bytes);
+            }
             for index in 0..waves {
                 let file = self.register_files.get_mut(&registers).and_then(Vec::pop);
                 let file = file.unwrap_or_else(|| vec![[0; LANES]; registers]);
@@ -90,6 +96,9 @@ impl Residency {
                     slept: (0, u32::MAX),
                     executed: 0,
                 };
+                if let (Some(races), Some(kernel)) = (&mut shared.races, kernel) {
+                    races.start_wave(&slot, waves, kernel);
+                }
                 if number == self.slots.len() {
                     self.slots.push(slot);
                 } else {
@@ -100,7 +109,7 @@ impl Residency {
                 ready.push(number as u32);
             }
         }
-        self.running[rank] = Some(Running { launch: Arc::new(queued), arguments, num_live: waves * workgroups });
+        self.running[rank] = Some(Running { launch: queued, arguments, num_live: waves * workgroups });
         Ok(())
     }
 
@@ -113,6 +122,9 @@ impl Residency {
     /// A wave has ended; whether its launch has too.
     pub fn end_wave(&mut self, wave: usize, shared: &mut Shared) -> Result<bool, EmulatorError> {
         let slot = &mut self.slots[wave];
+        if let Some(races) = &mut shared.races {
+            races.end_wave(wave, &self.groups[slot.group]);
+        }
         slot.state = WaveState::Ended;
         let file = std::mem::take(&mut slot.wave.vgpr);
         self.register_files.entry(file.len()).or_default().push(file);
@@ -137,6 +149,7 @@ impl Residency {
             return Ok(false);
         }
         shared.memory.remove(running.arguments.kernarg)?;
+        weak::flush(shared, Rank(rank as u8));
         shared.statistics.launches += 1;
         self.running[rank] = None;
         Ok(true)
@@ -145,6 +158,7 @@ impl Residency {
     /// Ends everything at once, after an error.
     pub fn abandon(&mut self, shared: &mut Shared) {
         for running in self.running.iter_mut().filter_map(Option::take) {
+            weak::flush(shared, running.launch.rank);
             // The arguments are there: `start` put them there and only `end_wave` takes them away.
             let _ = shared.memory.remove(running.arguments.kernarg);
         }

@@ -51,7 +51,7 @@ pub(super) fn load(
         return Err(EmulatorError::Misaligned { access: "scalar load", address, needed: 4, at: Location::unknown() });
     }
     if inside > 0 {
-        visibility::scalar_load(shared, address, &mut bytes[..inside])?;
+        visibility::scalar_load(shared, slot.origin, address, &mut bytes[..inside])?;
     }
     let first = destination(inst, dwords)?;
     for (register, word) in slot.wave.sgpr[first..first + dwords].iter_mut().zip(bytes.chunks_exact(4)) {

@@ -4,11 +4,13 @@ use super::clock::CORE_CLOCKS_PER_TICK;
 use super::emulator::{Options, Stall};
 use super::error::EmulatorError;
 use super::interpreter::{Interpreter, Yield};
+use super::priorities::{Priorities, Schedule};
 use super::random::Random;
 use super::report;
 use super::residency::Residency;
 use super::shared::Shared;
 use super::slot::WaveState;
+use super::weak;
 
 /// While other waves can run, one turn in so many goes to a poll.
 const POLL_ODDS: u64 = 64;
@@ -22,6 +24,7 @@ pub(super) struct Scheduler<'a> {
     /// longer they wait, the more stores one look covers.
     ready: Vec<u32>,
     polls: Vec<u32>,
+    priorities: Priorities,
     random: Random,
     executed: u64,
     /// When parked polls look again although nothing that they watch has changed.
@@ -40,6 +43,7 @@ impl<'a> Scheduler<'a> {
             residency,
             ready: Vec::new(),
             polls: Vec::new(),
+            priorities: Priorities::default(),
             random,
             executed: 0,
             next_sweep,
@@ -50,6 +54,9 @@ impl<'a> Scheduler<'a> {
     /// Runs to the end or to the first error. Gives the random sequence back.
     pub fn run(mut self) -> (Random, Result<(), EmulatorError>) {
         let result = self.run_all();
+        if let Some(races) = self.shared.races.as_mut().filter(|_| result.is_err()) {
+            races.abandon(&self.residency.groups);
+        }
         self.residency.abandon(self.shared);
         self.shared.parking.clear();
         (self.random, result)
@@ -61,15 +68,26 @@ impl<'a> Scheduler<'a> {
             if !self.has_runnable() && !self.resolve_stall()? {
                 return Ok(());
             }
-            let takes_poll = !self.polls.is_empty() && (self.ready.is_empty() || self.random.below(POLL_ODDS) == 0);
-            let list = if takes_poll { &mut self.polls } else { &mut self.ready };
-            let position = self.random.below(list.len() as u64) as usize;
-            let wave = list.swap_remove(position) as usize;
+            let wave = self.next_wave();
             let quantum = 1 + self.random.below(2 * self.options.quantum.max(1));
             let outcome = self.run_wave(wave, quantum)?;
             self.settle(wave, outcome)?;
             self.wake();
         }
+    }
+
+    /// Takes the wave whose turn it is; one can run.
+    fn next_wave(&mut self) -> usize {
+        if self.options.schedule == Schedule::Priorities {
+            self.ready.append(&mut self.polls);
+            let slots = &self.residency.slots;
+            let position = self.priorities.pick(&self.ready, slots, self.executed, &mut self.random);
+            return self.ready.swap_remove(position) as usize;
+        }
+        let takes_poll = !self.polls.is_empty() && (self.ready.is_empty() || self.random.below(POLL_ODDS) == 0);
+        let list = if takes_poll { &mut self.polls } else { &mut self.ready };
+        let position = self.random.below(list.len() as u64) as usize;
+        list.swap_remove(position) as usize
     }
 
     fn has_runnable(&self) -> bool {
@@ -149,6 +167,9 @@ impl<'a> Scheduler<'a> {
         let first = group.waves.first().map_or(wave, |&first| first as usize);
         let pc = report::waiting_pc(&self.residency, first);
         let group = self.residency.slots[wave].group;
+        if let Some(races) = &mut self.shared.races {
+            races.barrier(&self.residency.groups[group], &self.residency.slots);
+        }
         self.residency.groups[group].pass_barrier(pc, bytes);
         Ok(())
     }
@@ -187,6 +208,11 @@ impl<'a> Scheduler<'a> {
     /// No wave is ready: jumps to the next timer, lets every poll look once more, then reports the deadlock or
     /// lets time pass. `false` when all have ended.
     fn resolve_stall(&mut self) -> Result<bool, EmulatorError> {
+        weak::settle(self.shared);
+        self.wake();
+        if self.has_runnable() {
+            return Ok(true);
+        }
         while let Some(tick) = self.shared.parking.next_timer() {
             self.shared.clock.advance(tick.saturating_sub(self.shared.clock.ticks()));
             self.wake();

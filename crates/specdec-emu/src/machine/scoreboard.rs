@@ -84,6 +84,7 @@ impl Scoreboard {
     }
 
     /// Vector memory operations in flight.
+    #[inline]
     pub fn num_vector(&self) -> usize {
         self.vector.len()
     }

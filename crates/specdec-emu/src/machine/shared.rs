@@ -5,8 +5,10 @@ use super::fault::Faults;
 use super::memory::Memory;
 use super::parking::Parking;
 use super::profile::Profile;
+use super::races::Races;
 use super::statistics::Statistics;
 use super::tap::Tap;
+use super::weak::Weak;
 
 /// Memory, time and what watches them.
 #[derive(Debug)]
@@ -19,4 +21,16 @@ pub(super) struct Shared {
     pub statistics: Statistics,
     /// Counts by label, when they are wanted.
     pub profile: Option<Box<Profile>>,
+    /// The race check, when it is on.
+    pub races: Option<Box<Races>>,
+    /// Stores in flight and old copies, when memory is weak.
+    pub weak: Option<Box<Weak>>,
+}
+
+impl Shared {
+    /// Whether somebody wants to know what a wave is about to do.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.races.is_some() || self.weak.is_some()
+    }
 }

@@ -1,8 +1,8 @@
 //! When a store becomes visible to whom: the one place that decides it.
 //!
-//! Every access of a wave to memory passes through here with its cache policy and origin. This version makes each
-//! access take effect at once, for everybody. Per-XCD copies, store buffers that drain at `vmcnt(0)` and a
-//! happens-before check belong here and nowhere else.
+//! Every access of a wave to memory passes through here with its cache policy and origin. As a rule it takes effect at
+//! once, for everybody. `races` checks that nothing depends on that; `weak` keeps stores in flight and copies old
+//! instead.
 
 use specdec_core::ids::Rank;
 
@@ -11,6 +11,7 @@ use super::error::EmulatorError;
 use super::lane_copy;
 use super::location::Location;
 use super::shared::Shared;
+use super::weak;
 use crate::inst::Mods;
 use crate::wave::{Lanes, LANES};
 
@@ -111,6 +112,12 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
         shared.parking.record(access.origin.wave, lanes, bytes as u64);
     }
     shared.statistics.bytes_loaded += bytes as u64 * lanes.mask.count_ones() as u64;
+    if let Some(races) = &mut shared.races {
+        races.load(access, &shared.memory);
+    }
+    if shared.weak.is_some() {
+        return weak::load(shared, access, out);
+    }
     let memory = &shared.memory;
     if let Some(index) = memory.find(low) {
         let allocation = memory.at(index);
@@ -143,6 +150,16 @@ pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Res
         data
     };
     let memory = &mut shared.memory;
+    if let Some(races) = &mut shared.races {
+        races.store(access, data, memory);
+    }
+    if shared.weak.is_some() {
+        weak::store(shared, access, data)?;
+        if shared.tap.may_watch(lanes) {
+            shared.tap.observe(origin, lanes, bytes, data);
+        }
+        return Ok(());
+    }
     let whole = memory.find(low).filter(|&index| {
         let allocation = memory.at(index);
         high - allocation.base + bytes as u64 <= allocation.bytes
@@ -185,6 +202,10 @@ pub(super) fn atomic(
     if shared.parking.is_recording(origin.wave) {
         shared.parking.record(origin.wave, lanes, bytes as u64);
     }
+    if let Some(races) = &mut shared.races {
+        races.atomic(access, &shared.memory);
+    }
+    weak::prepare_atomic(shared, access);
     for lane in lanes.active() {
         let mut value = [0; 8];
         in_lane(lane, shared.memory.load("atomic", lanes.at[lane], &mut value[..bytes]))?;
@@ -199,7 +220,15 @@ pub(super) fn atomic(
 
 /// Loads bytes for a scalar load. The scalar cache is never written, so a kernel that needs fresh values does not
 /// load them this way.
-pub(super) fn scalar_load(shared: &mut Shared, address: u64, into: &mut [u8]) -> Result<(), EmulatorError> {
+pub(super) fn scalar_load(
+    shared: &mut Shared,
+    origin: Origin,
+    address: u64,
+    into: &mut [u8],
+) -> Result<(), EmulatorError> {
+    if let Some(races) = &mut shared.races {
+        races.scalar_load(origin.wave, address, into.len(), &shared.memory);
+    }
     shared.statistics.bytes_loaded += into.len() as u64;
     shared.memory.load("scalar load", address, into)
 }

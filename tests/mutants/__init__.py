@@ -1,0 +1,1 @@
+"""Kernels with one mistake each, and that the checks find every one."""
