@@ -139,7 +139,7 @@ halves_table! {
     VPkAshrrevI16(2) signed(|a, b| b >> (a & 15)), signed(|a, b| b >> (a & 15));
 }
 
-/// Rounded once per step: a product of two bf16 is exact in f32.
+/// Products and sums each rounded to f32: beyond its range, a product of two bf16 is not exact there.
 #[inline(always)]
 fn dot2(inst: &Inst, wave: &mut Wave, adds_last: bool) -> Flow {
     let (a_low, a_high) = half_sources(inst, wave, 0);
@@ -152,7 +152,8 @@ fn dot2(inst: &Inst, wave: &mut Wave, adds_last: bool) -> Flow {
         let c = f32::from_bits(c[lane] ^ negated);
         let (a0, a1) = (widen(a_low[lane]), widen(a_high[lane]));
         let (b0, b1) = (widen(b_low[lane]), widen(b_high[lane]));
-        let result = if adds_last { add(fma(a1, b1, mul(a0, b0)), c) } else { fma(a1, b1, fma(a0, b0, c)) };
+        let (low, high) = (mul(a0, b0), mul(a1, b1));
+        let result = if adds_last { add(add(low, high), c) } else { add(add(c, low), high) };
         *out = result.to_bits();
     }
     if let Some(index) = inst.dst.vector() {

@@ -37,6 +37,7 @@ mod vector_memory;
 mod visibility;
 mod written;
 
+pub use action::implements;
 pub use code_object::KernelInfo;
 pub use device_model::DeviceModel;
 pub use emulator::{Emulator, GridLaunch, ModuleHandle, Options, Stall};

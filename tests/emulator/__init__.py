@@ -1,0 +1,1 @@
+"""The emulator's instructions against oracles that do not come from it."""

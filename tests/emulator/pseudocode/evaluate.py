@@ -1,0 +1,383 @@
+"""Carries out parsed pseudocode for one lane (or one wave, where the text loops over lanes itself)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .functions import FUNCTIONS, conversion, power_of_two
+from .number import FORMATS, Exact, Float, add, convert, divide, infinity, multiply, nan, negate, order
+from .parser import Node, Parser, Unreadable
+from .values import KIND, Cell, Int, Memory, Reference, Value, number, raw, size_of, stored, view
+
+Arguments = dict[str, Any]
+
+
+class Break(Exception):
+    """Leaves a loop."""
+
+
+class Return(Exception):
+    """Carries a lambda's value."""
+
+
+def literal(text: str) -> Int | Float:
+    """An unsized number."""
+    if text.startswith("0x"):
+        digits = text.rstrip("UL")
+        return Int(int(digits, 16), 64 if text.endswith("LL") else 32, True)
+    if "." in text:
+        form = FORMATS["f32" if text.endswith("F") else "f64"]
+        return real_literal(text.rstrip("F"), form)
+    return Int(int(text.rstrip("UL")), 64 if text.endswith("LL") else 32)
+
+
+def real_literal(text: str, form: Any) -> Float:
+    """A decimal fraction; those that occur are exact."""
+    top, bottom = float(text).as_integer_ratio()
+    return convert(Exact(top, 1 - bottom.bit_length()), form)
+
+
+def sized_literal(text: str) -> Int | Float:
+    """A number with its width in front."""
+    width, digits = text.split("'")
+    if "." in digits:
+        return real_literal(digits, FORMATS[f"f{width}"])
+    digits = digits.rstrip("UIB") if not digits.startswith("0x") else digits
+    return Int(int(digits, 0), int(width), digits.startswith("0x"))
+
+
+class Special:
+    """`INF`, `NAN` and `DENORM`, whose format a field or the other operand says."""
+
+    def __init__(self, name: str, sign: int = 0) -> None:
+        """`name` as the text has it."""
+        self.name, self.sign = name, sign
+
+    def as_float(self, form: Any) -> Float:
+        """The value in a format."""
+        return infinity(form, self.sign) if self.name == "INF" else nan(form)
+
+
+def compare(operator: str, a: Value, b: Value) -> bool:
+    """A comparison of numbers; NaNs are unordered, and `<>` means below or above."""
+    if isinstance(a, Float) or isinstance(b, Float):
+        assert isinstance(a, Float)
+        if isinstance(b, Special):
+            if b.name == "DENORM":
+                return a.is_denormal == (operator == "==")
+            b = b.as_float(a.form)
+        assert isinstance(b, Float)
+        found = order(a, b)
+        if found is None:
+            return operator == "!="
+    else:
+        found = (number(a) > number(b)) - (number(a) < number(b))
+    return {
+        "==": found == 0,
+        "!=": found != 0,
+        "<>": found != 0,
+        "<": found < 0,
+        ">": found > 0,
+        "<=": found <= 0,
+        ">=": found >= 0,
+    }[operator]
+
+
+INTEGER: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+}
+
+
+def arithmetic(operator: str, a: Value, b: Value) -> Value:
+    """An operation on two numbers."""
+    if operator == "**":
+        return power_of_two(number(b))
+    if isinstance(a, Exact) and isinstance(b, Float):
+        a, b = b, a
+    if isinstance(a, Float):
+        if isinstance(b, Int):
+            b = convert(Exact(b.value, 0), a.form)
+        if isinstance(b, Exact):
+            return multiply(a, b)
+        assert isinstance(b, Float)
+        form = max(a.form, b.form, key=lambda form: form.width)
+        a, b = convert(a, form), convert(b, form)
+        return {"+": add, "-": lambda x, y: add(x, negate(y)), "*": multiply, "/": divide}[operator](a, b)
+    left, right = raw(a), raw(b)
+    is_bitwise = operator in "&|^"
+    width = left.width if operator in ("<<", ">>") else max(left.width, right.width)
+    value = INTEGER[operator](left.value, right.value)
+    return Int(value, width, is_bitwise and left.is_raw and right.is_raw)
+
+
+def is_signed_zero(node: Node) -> bool:
+    """Whether this is +0.0 or -0.0 written with its sign, which asks for that zero and not for the other one."""
+    return node[0] == "unary" and node[2] == ("number", "0.0")
+
+
+class Evaluator:
+    """Runs one program; `lookup` gives the text of an instruction that it calls by name."""
+
+    def __init__(self, names: Arguments, lookup: Callable[[str], str | None]) -> None:
+        """`names`: what the text may name: cells, integers, lists of registers, memory."""
+        self.names = names
+        self.lookup = lookup
+        self.mode = "even"
+
+    def run(self, body: list[Node]) -> None:
+        """All statements in order."""
+        for statement in body:
+            getattr(self, f"do_{statement[0]}")(*statement[1:])
+
+    def do_declare(self, name: str, kind: str, count: int | None) -> None:
+        """A fresh variable, unless it stands for something that the caller gave."""
+        if name not in self.names:
+            width = int(kind.split("'")[0])
+            self.names[name] = Cell(0, width) if count is None else [Cell(0, width) for _ in range(count)]
+
+    def do_assign(self, target: Node, value: Node) -> None:
+        """An assignment, or several of one value."""
+        if value[0] == "also":
+            self.do_assign(value[1], value[2])
+            self.write(target, self.value(value[1]))
+            return
+        if target == ("name", "ROUND_MODE"):
+            self.mode = "zero" if value == ("name", "ROUND_TOWARD_ZERO") else "even"
+            return
+        if value != ("name", "ROUND_MODE"):
+            self.write(target, self.value(value))
+
+    def do_call(self, expression: Node) -> None:
+        """An expression for its effect."""
+        self.value(expression)
+
+    def do_if(self, branches: list[tuple[Node, list[Node]]], otherwise: list[Node]) -> None:
+        """The first branch that holds."""
+        for condition, body in branches:
+            if number(self.value(condition)):
+                return self.run(body)
+        return self.run(otherwise)
+
+    def do_for(self, name: str, first: Node, last: Node, body: list[Node]) -> None:
+        """A loop, its last value included."""
+        try:
+            for at in range(number(self.value(first)), number(self.value(last)) + 1):
+                self.names[name] = Int(at)
+                self.run(body)
+        except Break:
+            pass
+
+    def do_break(self) -> None:
+        """Leaves the loop."""
+        raise Break
+
+    def do_return(self, value: Node) -> None:
+        """Ends a lambda."""
+        raise Return(self.value(value))
+
+    def do_lambda(self, name: str, parameters: list[str], body: list[Node]) -> None:
+        """Defines a function of this text."""
+
+        def call(*arguments: Value) -> Value:
+            inner = Evaluator({**self.names, **dict(zip(parameters, arguments, strict=True))}, self.lookup)
+            inner.names.pop("in", None)
+            try:
+                inner.run(body)
+            except Return as result:
+                return result.args[0]
+            raise Unreadable(f"`{name}` returns nothing")
+
+        self.names[name] = call
+
+    def place(self, node: Node) -> tuple[Any, int, int | None, str | None]:
+        """(cell or memory reference, lowest bit, bits, kind) of what can be assigned."""
+        if node[0] == "name":
+            found = self.names.get(node[1])
+            if not isinstance(found, (Cell, list, Memory)):
+                found = self.names[node[1]] = Cell(raw(found).value, raw(found).width) if found else Cell(0, 1)
+            return found, 0, None, None
+        cell, low, _, kind = self.place(node[1])
+        if node[0] == "field":
+            return cell, low, size_of(node[2]), node[2]
+        first = number(self.value(node[2]))
+        if node[0] == "index":
+            if isinstance(cell, Memory):
+                return Reference(cell, first), 0, None, None
+            return (cell[first], 0, None, None) if isinstance(cell, list) else (cell, low + first, 1, None)
+        second = number(self.value(node[3]))
+        if node[0] == "part":
+            return cell, low + first, second, None
+        if first < second:
+            raise Unreadable("a reversed slice is assigned")
+        return cell, low + second, first - second + 1, None
+
+    def write(self, target: Node, value: Value) -> None:
+        """Assigns a value to what `target` names."""
+        if target[0] == "name" and not isinstance(self.names.get(target[1]), (Cell, list)):
+            self.names[target[1]] = value
+            return
+        if target[0] == "join":
+            return self.write_parts(target[1], raw(value))
+        if target[0] == "slice" and number(self.value(target[2])) < number(self.value(target[3])):
+            raise Unreadable("a reversed slice is assigned")
+        if target[0] == "field" and target[1][0] == "name" and not KIND.fullmatch(target[2]):
+            self.names[f"{target[1][1]}.{target[2]}"] = value
+            return
+        cell, low, width, kind = self.place(target)
+        width = width if width is not None else raw(value).width
+        bits, loose = stored(value, kind, width)
+        if isinstance(cell, Reference):
+            cell.memory.write(cell.address, (width + 7) // 8, bits)
+        else:
+            cell.write(low, width, bits, loose)
+
+    def write_parts(self, parts: list[Node], value: Int) -> None:
+        """Assigns bits to several targets, the highest first; the first one takes what the others leave."""
+        low = 0
+        for part in reversed(parts):
+            width = size_of(part[2]) if part[0] == "field" else 1
+            self.write(part, Int(value.value >> low & ((1 << width) - 1), width, True))
+            low += width
+
+    def value(self, node: Node) -> Any:
+        """What an expression stands for."""
+        return getattr(self, f"of_{node[0]}")(*node[1:])
+
+    def of_name(self, name: str) -> Any:
+        """A variable or constant."""
+        if name in ("INF", "NAN", "DENORM"):
+            return Special(name)
+        if name not in self.names:
+            raise Unreadable(f"`{name}` is unknown")
+        found = self.names[name]
+        return found.read() if isinstance(found, Cell) else found
+
+    def of_number(self, text: str) -> Value:
+        """A number."""
+        return literal(text)
+
+    def of_sized(self, text: str) -> Value:
+        """A number with a width."""
+        return sized_literal(text)
+
+    def of_join(self, parts: list[Node]) -> Int:
+        """Bits side by side, the highest first."""
+        bits, width, loose = 0, 0, 0
+        for part in parts:
+            value = raw(self.value(part))
+            mask = (1 << value.width) - 1
+            bits, loose = bits << value.width | value.value & mask, loose << value.width | value.loose & mask
+            width += value.width
+        return Int(bits, width, True, loose)
+
+    def of_choose(self, condition: Node, yes: Node, no: Node) -> Value:
+        """One of two values."""
+        return self.value(yes if number(self.value(condition)) else no)
+
+    def of_unary(self, operator: str, operand: Node) -> Any:
+        """A sign or complement."""
+        value = self.value(operand)
+        if isinstance(value, Special):
+            return Special(value.name, value.sign ^ (operator == "-"))
+        if operator == "!":
+            return Int(int(not number(value)), 1)
+        if operator == "~":
+            return Int(~number(value), raw(value).width, raw(value).is_raw)
+        if operator == "-":
+            return negate(value) if isinstance(value, Float) else Int(-number(value), raw(value).width)
+        return value
+
+    def of_binary(self, operator: str, left: Node, right: Node) -> Value:
+        """An operation, a comparison or a connective."""
+        a = self.value(left)
+        if operator in ("&&", "||"):
+            decided = bool(number(a)) == (operator == "||")
+            return Int(int(bool(number(a)) if decided else bool(number(self.value(right)))), 1)
+        b = self.value(right)
+        if operator == "==" and is_signed_zero(right) and isinstance(a, Float) and isinstance(b, Float):
+            return Int(int(a.magnitude == 0 and a.sign == b.sign), 1)
+        if operator in ("==", "!=", "<>", "<", ">", "<=", ">="):
+            return Int(int(compare(operator, a, b)), 1)
+        return arithmetic(operator, a, b)
+
+    def of_field(self, node: Node, kind: str) -> Value:
+        """A value as a number of a kind, or a named part of a structure."""
+        if node[0] == "name" and f"{node[1]}.{kind}" in self.names:
+            return self.names[f"{node[1]}.{kind}"]
+        value = self.value(node)
+        if isinstance(value, Special):
+            return value.as_float(FORMATS[kind]) if value.name != "DENORM" else value
+        return view(value, kind)
+
+    def of_index(self, node: Node, index: Node) -> Value:
+        """A bit, an element, a register or a memory address."""
+        value, at = self.value(node), number(self.value(index))
+        if isinstance(value, Memory):
+            return Reference(value, at)
+        if isinstance(value, list):
+            found = value[at]
+            return found.read() if isinstance(found, Cell) else found
+        return Int(raw(value).value >> at & 1, 1)
+
+    def of_slice(self, node: Node, first: Node, last: Node) -> Int:
+        """Bits first down to last; reversed if first is the lower one."""
+        value, high, low = raw(self.value(node)), number(self.value(first)), number(self.value(last))
+        if high < low:
+            bits = [value.value >> at & 1 for at in range(high, low + 1)]
+            return Int(sum(bit << at for at, bit in enumerate(reversed(bits))), len(bits), True)
+        width = high - low + 1
+        mask = (1 << width) - 1
+        return Int(value.value >> low & mask, width, True, value.loose >> low & mask)
+
+    def of_part(self, node: Node, first: Node, width: Node) -> Int:
+        """So many bits from the first on."""
+        bits = number(self.value(width))
+        return Int(raw(self.value(node)).value >> number(self.value(first)) & ((1 << bits) - 1), bits, True)
+
+    def of_apply(self, function: Node, arguments: list[Node]) -> Any:
+        """A function, a cast, or another instruction."""
+        values = [self.value(argument) for argument in arguments]
+        if function[0] == "type":
+            return self.cast(function[1], values[0])
+        name = function[1]
+        if callable(self.names.get(name)):
+            return self.names[name](*values)
+        if name in FUNCTIONS:
+            return FUNCTIONS[name](*values)
+        found = conversion(name, self.mode)
+        if found is not None:
+            return found(*values)
+        return self.instruction(name, values)
+
+    def cast(self, kind: str, value: Value) -> Value:
+        """`32'F(x)` and the like: numbers are converted, bits are taken as they are."""
+        width, letter = kind.split("'")
+        target = {"U": "u", "I": "i", "B": "b", "F": "f", "BF": "bf"}[letter] + width
+        if target in FORMATS and isinstance(value, Exact):
+            return value
+        if target in FORMATS and isinstance(value, Int) and not value.is_raw:
+            return convert(Exact(value.value, 0), FORMATS[target])
+        if isinstance(value, Float) and target not in FORMATS and letter != "B":
+            raise Unreadable(f"{kind} of a float")
+        return view(value, target)
+
+    def instruction(self, name: str, values: list[Value]) -> Value:
+        """Another instruction as a function."""
+        text = self.lookup(name.upper())
+        if text is None:
+            raise Unreadable(f"`{name}` is unknown")
+        names = {**self.names, "D0": Cell(0, 64), **{f"S{at}": value for at, value in enumerate(values)}}
+        names.pop("tmp", None)
+        Evaluator(names, self.lookup).run(Parser(text).program())
+        kind = next(part for part in reversed(name.split("_")) if part[1:].isdigit())
+        return view(names["D0"], "u32" if kind in ("u8", "b32") else "i32" if kind == "b64" else kind)
