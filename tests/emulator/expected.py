@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from . import modifiers
 from .data import load
 from .encodings import IMMEDIATE, Instruction
 from .operands import Line, Operand, parse
@@ -82,6 +83,16 @@ def source_bits(operand: Operand, state: State, lane: int, double: bool = False)
     return bits
 
 
+def lane_source(line: Line, operand: Operand, index: int, lane: int, state: State) -> int:
+    """A source's bits, from the lane that DPP names; a lane that is not there or disabled reads as zero."""
+    is_double = "64" in line.mnemonic
+    if index or not modifiers.is_dpp(line):
+        return source_bits(operand, state, lane, is_double)
+    source = modifiers.dpp_lane(line, lane)
+    is_there = source is not None and state.pair(EXEC) >> source & 1
+    return source_bits(operand, state, source, is_double) if is_there else 0
+
+
 class Oracle:
     """Answers what an instruction should do."""
 
@@ -95,7 +106,7 @@ class Oracle:
         if instruction.mnemonic in self.corrections:
             return self.corrections[instruction.mnemonic]["text"]
         found = self.library.find(instruction.encoding, instruction.opcode)
-        return found[1] if found else None
+        return found[1] if found else self.library.lookup(instruction.mnemonic.upper())
 
     def names(self, line: Line, state: State) -> dict[str, Any]:
         """What every text may name."""
@@ -110,6 +121,7 @@ class Oracle:
             "PI": convert(Exact(0x3243F6A8885A308D313198A2E, -96), FORMATS["f64"]),
             "WAVE_MODE.IEEE": Int(1, 1),
             "SDWA_SRC0_SEL": Int(0, 3),
+            "OPSEL_HI": Int(sum(bit << at for at, bit in enumerate(line.bits("op_sel_hi", "[1,1,1]"))), 3, True),
             **{name: Int(code, 3, True) for name, code in SELECTORS.items()},
             "CVT_OFF_TABLE": [convert(Exact(value, -4), FORMATS["f32"]) for value in CVT_OFF],
             "OVERFLOW_F32": convert(Exact(1, 500), FORMATS["f32"]),
@@ -118,9 +130,9 @@ class Oracle:
             **truth_table(line),
         }
 
-    def evaluate(self, text: str, names: dict[str, Any]) -> None:
+    def evaluate(self, text: str, names: dict[str, Any], saturates: bool = False) -> None:
         """Runs a text on names."""
-        Evaluator(names, self.library.lookup).run(parsed(text))
+        Evaluator(names, self.library.lookup, saturates).run(parsed(text))
 
     def expect(self, instruction: Instruction, text: str, state: State) -> Expectation:
         """The state after an instruction whose pseudocode is `text`."""
@@ -132,7 +144,7 @@ class Oracle:
         elif "VGPR" in text and "VGPR[laneId]" not in text:
             self.whole_wave(line, text, state, expectation)
         else:
-            self.lanes(line, text, state, expectation)
+            self.lanes(instruction, line, text, state, expectation)
         return expectation
 
     def scalar(self, instruction: Instruction, line: Line, text: str, state: State, out: Expectation) -> None:
@@ -186,36 +198,43 @@ class Oracle:
             for lane in range(LANES):
                 out.state.vgpr[register, lane] = names["VGPR"][lane][register].bits
 
-    def lanes(self, line: Line, text: str, state: State, out: Expectation) -> None:
+    def lanes(self, instruction: Instruction, line: Line, text: str, state: State, out: Expectation) -> None:
         """An instruction that does the same in every enabled lane."""
         destination, *sources = line.operands
         mask = sources.pop(0) if writes_mask(line) else None
         carry = sources.pop() if reads_mask(line) else None
-        is_compare = destination.file == "s"
-        carries = 0
+        is_compare, encoding = destination.file == "s", instruction.encoding
+        exec_mask, carries = state.pair(EXEC), 0
         for lane in range(LANES):
-            if not state.pair(EXEC) >> lane & 1:
+            is_masked = modifiers.is_dpp(line) and not modifiers.dpp_writes(line, lane, exec_mask)
+            if not exec_mask >> lane & 1 or is_masked:
                 continue
             names = self.names(line, state)
             names["laneId"] = Int(lane)
             names["VCC"] = Cell(state.pair(carry.first if carry else VCC), 64)
             for at, operand in enumerate(sources):
                 width = 32 * max(operand.count, 1 + (operand.file != "v"))
-                names[f"S{at}"] = Cell(source_bits(operand, state, lane, "64" in line.mnemonic), width)
+                bits = lane_source(line, operand, at, lane, state)
+                names[f"S{at}"] = Cell(modifiers.source(line, operand, at, bits, encoding), width)
                 names[f"SRC{at}"] = Int(operand.first)
+            names["S"] = [names.get(f"S{at}") for at in range(3)]
             names["SIMM32"] = names.get("SIMM32", Int(0x40490FDB, 32, True))
-            if "fma" in line.mnemonic and line.mnemonic[5:7] in ("mk", "ak"):
-                names["S1"] = names["S2"] if "mk" in line.mnemonic else names["S1"]
+            if line.mnemonic.startswith("v_fmamk"):
+                names["S1"] = names["S2"]
             before = 0 if is_compare else source_bits(destination, state, lane)
             names["D0"] = names["D"] = Cell(before, 64 if is_compare else 32 * destination.count)
             names["D1"], names["VDST"] = Cell(0, 1), Int(destination.first)
             if "VGPR" in text:
                 registers = {operand.first: names[f"S{at}"] for at, operand in enumerate(sources)}
                 names["VGPR"] = Registers({lane: Registers({**registers, destination.first: names["D0"]})})
-            self.evaluate(text, names)
+            kind = modifiers.kind_of(line.mnemonic)
+            self.evaluate(text, names, "clamp" in line.modifiers and kind not in FORMATS)
             if is_compare:
                 carries |= names["D0"].bits & 1 << lane
                 continue
+            if kind in FORMATS:
+                modifiers.finish_float(line, names["D0"], kind)
+            modifiers.destination(line, names["D0"], before, encoding)
             out.set_vector(destination, lane, names["D0"])
             for at, operand in enumerate(sources):
                 if operand.file == "v" and names[f"S{at}"].written:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .functions import FUNCTIONS, conversion, power_of_two
+from .functions import FUNCTIONS, conversion, limits, power_of_two
 from .number import FORMATS, Exact, Float, add, convert, divide, infinity, multiply, nan, negate, order
 from .parser import Node, Parser, Unreadable
 from .values import KIND, Cell, Int, Memory, Reference, Value, number, raw, size_of, stored, view
@@ -120,6 +120,14 @@ def arithmetic(operator: str, a: Value, b: Value) -> Value:
     return Int(value, width, is_bitwise and left.is_raw and right.is_raw)
 
 
+def saturated(value: Value, kind: str | None) -> Value:
+    """An integer limited to the range of its kind."""
+    if kind is None or kind in FORMATS or kind[0] not in "ui" or not isinstance(value, Int):
+        return value
+    low, high = limits(kind)
+    return Int(max(low, min(high, value.value)), value.width)
+
+
 def is_signed_zero(node: Node) -> bool:
     """Whether this is +0.0 or -0.0 written with its sign, which asks for that zero and not for the other one."""
     return node[0] == "unary" and node[2] == ("number", "0.0")
@@ -128,10 +136,11 @@ def is_signed_zero(node: Node) -> bool:
 class Evaluator:
     """Runs one program; `lookup` gives the text of an instruction that it calls by name."""
 
-    def __init__(self, names: Arguments, lookup: Callable[[str], str | None]) -> None:
-        """`names`: what the text may name: cells, integers, lists of registers, memory."""
+    def __init__(self, names: Arguments, lookup: Callable[[str], str | None], saturates: bool = False) -> None:
+        """`names`: what the text may name. `saturates`: integers are limited to their type instead of wrapping."""
         self.names = names
         self.lookup = lookup
+        self.saturates = saturates
         self.mode = "even"
 
     def run(self, body: list[Node]) -> None:
@@ -235,9 +244,9 @@ class Evaluator:
             return
         cell, low, width, kind = self.place(target)
         width = width if width is not None else raw(value).width
-        bits, loose = stored(value, kind, width)
+        bits, loose = stored(saturated(value, kind) if self.saturates else value, kind, width)
         if isinstance(cell, Reference):
-            cell.memory.write(cell.address, (width + 7) // 8, bits)
+            cell.memory.write(cell.address, (width + 7) // 8, bits, loose)
         else:
             cell.write(low, width, bits, loose)
 

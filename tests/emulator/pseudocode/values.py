@@ -26,15 +26,18 @@ class Memory:
     def __init__(self, contents: dict[int, int] | None = None) -> None:
         """`contents`: byte by address; others read as zero."""
         self.contents = dict(contents or {})
+        self.loose: set[int] = set()
 
     def read(self, address: int, num_bytes: int) -> int:
         """A little-endian number."""
         return sum(self.contents.get(address + at, 0) << 8 * at for at in range(num_bytes))
 
-    def write(self, address: int, num_bytes: int, bits: int) -> None:
-        """Stores a little-endian number."""
+    def write(self, address: int, num_bytes: int, bits: int, loose: int = 0) -> None:
+        """Stores a little-endian number; `loose`: its bits that are a NaN of free payload."""
         for at in range(num_bytes):
             self.contents[address + at] = bits >> 8 * at & 0xFF
+            if loose >> 8 * at & 0xFF:
+                self.loose.add(address + at)
 
 
 class Cell:
