@@ -74,7 +74,8 @@ def vector() -> Iterator[Instruction | None]:
     for op in range(1024):
         operands = product(
             (256 + third, SCALAR[3], 0),
-            (256 + second, SCALAR[2], 0),
+            # A lane number is a constant: two scalar registers would be one too many.
+            (256 + second, 128 + 17, SCALAR[2], 0),
             (256 + first, SCALAR[1], 0),
             (destination, SCALAR[0]),
         )

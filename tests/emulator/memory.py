@@ -51,8 +51,8 @@ def scalar() -> Iterator[Instruction | None]:
         for base in (2, 6):
             words = (0xC0000000 | op << 18 | 1 << 17 | 16 << 6 | base, 4 * ROW + 4)
             found = first_of("smem", op, iter([words]))
-            if found and ("s[12:15]" in found.text) == (base == 6):
-                yield found
+            is_buffer = found is not None and "s[12:15]" in found.text
+            yield found if is_buffer == (base == 6) else None
 
 
 def all_of_them() -> list[Instruction]:
@@ -96,10 +96,9 @@ def kernel(instruction: Instruction, lanes: int) -> str:
     text += [f"global_store_dwordx4 v127, {registers}, s[4:5] offset:{at}" for registers, at in chunks]
     text += [f"global_store_dword v126, v{reg}, s[6:7] offset:{256 * at}" for at, reg in enumerate(LOADED)]
     if instruction.encoding == "smem":
-        text += ["s_add_u32 s6, s6, 0x1000", "s_addc_u32 s7, s7, 0"]
+        text += ["s_add_u32 s6, s6, 0x1800", "s_addc_u32 s7, s7, 0"]
         for at, register in enumerate(SCALARS):
             text += [f"v_mov_b32_e32 v1, s{register}", f"global_store_dword v126, v1, s[6:7] offset:{256 * at - 2048}"]
-        text = [line.replace("0x1000", "0x1800") for line in text]
     return "\n".join(text)
 
 
@@ -157,14 +156,20 @@ def operands_by_role(instruction: Instruction, line: Line) -> tuple[Operand | No
     return destination, [operand for operand in vectors if operand.first >= 64]
 
 
+def text_of(instruction: Instruction, library: Library) -> str:
+    """The pseudocode of an instruction, by its name where the opcode is not known."""
+    found = library.find(instruction.encoding, instruction.opcode)
+    text = found[1] if found else library.lookup(instruction.mnemonic.upper())
+    assert text is not None
+    return text
+
+
 def expected(instruction: Instruction, run: Run, library: Library) -> tuple[Memory, dict[tuple[int, int], Cell]]:
     """Memory after the instruction, and the destination cell by (first register, lane)."""
     line = parse(instruction.text)
     raw = run.data.tobytes()
     memory = Memory(dict(enumerate(raw)))
-    found = library.find(instruction.encoding, instruction.opcode)
-    assert found is not None
-    text, results = found[1], {}
+    text, results = text_of(instruction, library), {}
     destination, data = operands_by_role(instruction, line)
     has_address_function = "Calc" in text
     offset = run.displacement(instruction) if "offset0" not in line.modifiers else 0
@@ -172,7 +177,7 @@ def expected(instruction: Instruction, run: Run, library: Library) -> tuple[Memo
         if not lanes_of(instruction) >> lane & 1:
             continue
         cells = [cell_of(run, operand, lane) for operand in data]
-        base = int(run.registers[0, lane])
+        base = 0 if any(operand.file == "none" for operand in line.operands) else int(run.registers[0, lane])
         result = cell_of(run, destination, lane) if destination else Cell(0, 128)
         names = {
             "MEM": memory,
@@ -202,6 +207,8 @@ def expected(instruction: Instruction, run: Run, library: Library) -> tuple[Memo
 
 def mismatches(instruction: Instruction, run: Run, library: Library) -> list[str]:
     """Where memory or registers are not as the pseudocode leaves them."""
+    if instruction.encoding == "smem":
+        return scalar_mismatches(instruction, run, library)
     memory, results = expected(instruction, run, library)
     wanted = np.frombuffer(bytes(memory.contents[at] for at in range(BYTES)), np.uint32)
     limit = 1024 if instruction.encoding == "ds" else BYTES // 4
@@ -234,4 +241,20 @@ def register_mismatches(run: Run, results: dict[tuple[int, int], Cell]) -> list[
             rest = after & ~known
             if (after ^ wanted) & known or rest not in (0, before & ~known):
                 lines.append(f"v{register} lane {lane} is {after:08x}, expected {wanted:08x}, was {before:08x}")
+    return lines
+
+
+def scalar_mismatches(instruction: Instruction, run: Run, library: Library) -> list[str]:
+    """The same for scalar loads."""
+    result, offset = Cell(0, 512), parse(instruction.text).operands[-1].first
+    names = {"MEM": Memory(dict(enumerate(run.data.tobytes()))), "SDATA": result}
+    names |= {name: Int(0) for name in ("SBASE", "SOFFSET", "OFFSET")}
+    for function in ("CalcScalarGlobalAddr", "CalcScalarBufferAddr"):
+        names[function] = lambda *parts: Int(offset, 64)
+    Evaluator(names, library.lookup).run(parsed(text_of(instruction, library)))
+    lines = []
+    for at, register in enumerate(SCALARS):
+        wanted, found = result.bits >> 32 * at & 0xFFFFFFFF, int(run.scalars_after[at])
+        if result.written >> 32 * at & 1 and wanted != found:
+            lines.append(f"{instruction.text}: s{register} is {found:08x}, expected {wanted:08x}")
     return lines

@@ -49,6 +49,8 @@ def operand(text: str) -> Operand:
         file = match[1]
         first = int(match[2] or match[3])
         count = 1 if match[2] else int(match[4]) - first + 1
+    elif inner == "off":
+        return Operand("none", 0, 0, text=inner)
     elif inner in FLOATS:
         return Operand("float", 0, 1, negated, absolute, extended, inner)
     else:
