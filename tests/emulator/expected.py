@@ -12,6 +12,7 @@ from .data import load
 from .encodings import IMMEDIATE, Instruction
 from .operands import Line, Operand, parse
 from .pseudocode.evaluate import Evaluator
+from .pseudocode.functions import Unspecified
 from .pseudocode.library import Library, parsed
 from .pseudocode.number import FORMATS, Exact, convert
 from .pseudocode.values import Cell, Int
@@ -218,6 +219,7 @@ class Oracle:
                 names[f"S{at}"] = Cell(modifiers.source(line, operand, at, bits, encoding), width)
                 names[f"SRC{at}"] = Int(operand.first)
             names["S"] = [names.get(f"S{at}") for at in range(3)]
+            names["in"] = [None] * 3 if "in[i]" in text else None
             names["SIMM32"] = names.get("SIMM32", Int(0x40490FDB, 32, True))
             if line.mnemonic.startswith("v_fmamk"):
                 names["S1"] = names["S2"]
@@ -228,7 +230,11 @@ class Oracle:
                 registers = {operand.first: names[f"S{at}"] for at, operand in enumerate(sources)}
                 names["VGPR"] = Registers({lane: Registers({**registers, destination.first: names["D0"]})})
             kind = modifiers.kind_of(line.mnemonic)
-            self.evaluate(text, names, "clamp" in line.modifiers and kind not in FORMATS)
+            try:
+                self.evaluate(text, names, "clamp" in line.modifiers and kind not in FORMATS)
+            except Unspecified:
+                out.vector_known[destination.first : destination.first + destination.count, lane] = 0
+                continue
             if is_compare:
                 carries |= names["D0"].bits & 1 << lane
                 continue

@@ -87,7 +87,7 @@ def test_clocks_advance(clock: str) -> None:
 
 
 def test_registers_of_the_hardware_are_read_and_written() -> None:
-    """The denormal bits of the mode: those of f64 on, as the descriptor says where nobody asks; then what was written."""
+    """The denormal bits of the mode: f64's on, as a descriptor says unless asked; then what was written."""
     body = "s_getreg_b32 s8, hwreg(HW_REG_MODE, 4, 4)\ns_setreg_imm32_b32 hwreg(HW_REG_MODE, 6, 2), 1\n"
     body += "s_getreg_b32 s9, hwreg(HW_REG_MODE, 4, 4)\ns_movk_i32 s11, 2\ns_setreg_b32 hwreg(HW_REG_MODE, 6, 2), s11\n"
     body += "s_getreg_b32 s10, hwreg(HW_REG_MODE, 4, 4)\n"

@@ -114,7 +114,10 @@ def conversion(name: str, mode: str) -> Callable[..., Any] | None:
             raise Unspecified(f"{name} with a scale of NaN")
         is_narrowing = FORMATS[target].width <= 8
         exponent = 127 - code if is_narrowing else code - 127
-        return scaled(value, FORMATS[target], exponent, "saturate" if is_narrowing else "even")
+        found = scaled(value, FORMATS[target], exponent, "even")
+        if target in ("fp8", "bf8") and is_narrowing and (found.is_nan or found.is_infinite):
+            raise Unspecified(f"{name} beyond the largest value")
+        return found
 
     return convert_value
 

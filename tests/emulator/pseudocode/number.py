@@ -122,7 +122,9 @@ def nan(form: Format) -> Float:
 
 
 def infinity(form: Format, sign: int) -> Float:
-    """An infinity."""
+    """An infinity, or where there is none the largest number."""
+    if form.special == "none":
+        return Float(form, form.infinity - 1 | (form.sign_bit if sign else 0))
     return Float(form, form.infinity | (form.sign_bit if sign else 0))
 
 

@@ -11,15 +11,18 @@ mod compare;
 mod convert;
 mod cross_lane;
 mod division;
+mod dot;
 mod dpp;
 mod half_float;
 mod lane_op;
 mod mask;
 mod matrix;
 mod matrix_scaled;
+mod mixed;
 mod modifier;
 mod packed;
 mod scalar;
+mod scaled_convert;
 mod small_float;
 mod transcendental;
 mod vector_f32;
@@ -65,6 +68,9 @@ pub fn handler(inst: &Inst) -> Option<Handler> {
         .or_else(|| convert::handler(inst))
         .or_else(|| convert::packed_handler(inst))
         .or_else(|| packed::handler(inst))
+        .or_else(|| dot::handler(inst))
+        .or_else(|| mixed::handler(inst))
+        .or_else(|| scaled_convert::handler(inst))
         .or_else(|| wide::handler(inst))
         .or_else(|| cross_lane::handler(inst))
         .or_else(|| division::handler(inst))

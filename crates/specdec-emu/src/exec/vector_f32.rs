@@ -158,7 +158,7 @@ pub(super) fn ldexp(x: f32, exponent: i32) -> f32 {
 
 /// Mantissa in 0.5..1 and exponent of a finite number; denormals are normalised.
 #[inline(always)]
-fn frexp(x: f32) -> (f32, i32) {
+pub(super) fn frexp(x: f32) -> (f32, i32) {
     if x == 0.0 || !x.is_finite() {
         return (quiet(x), 0);
     }
