@@ -69,14 +69,18 @@ def slice_of(bits: int, word: int) -> int:
     return bits >> 32 * word & 0xFFFFFFFF
 
 
+def inline_float(text: str, kind: str) -> int:
+    """The bits of an inline constant in a format."""
+    top, bottom = float(text).as_integer_ratio()
+    return convert(Exact(top, 1 - bottom.bit_length()), FORMATS[kind]).bits
+
+
 def source_bits(operand: Operand, state: State, lane: int, double: bool = False) -> int:
     """A source's bits in one lane."""
     if operand.file == "constant":
         return operand.first & 0xFFFFFFFF if operand.first < 0 and not double else operand.first & 0xFFFFFFFFFFFFFFFF
     if operand.file == "float":
-        form = FORMATS["f64" if double else "f32"]
-        top, bottom = float(operand.text).as_integer_ratio()
-        return convert(Exact(top, 1 - bottom.bit_length()), form).bits
+        return inline_float(operand.text, "f64" if double else "f32")
     bits = 0
     for at in range(operand.count):
         word = state.vgpr[operand.first + at, lane] if operand.file == "v" else state.sgpr[operand.first + at]
@@ -86,7 +90,9 @@ def source_bits(operand: Operand, state: State, lane: int, double: bool = False)
 
 def lane_source(line: Line, operand: Operand, index: int, lane: int, state: State) -> int:
     """A source's bits, from the lane that DPP names; a lane that is not there or disabled reads as zero."""
-    is_double = "64" in line.mnemonic
+    is_double = modifiers.width_of(line.mnemonic) == 64
+    if operand.file == "float" and modifiers.width_of(line.mnemonic) == 16:
+        return inline_float(operand.text, "f16")
     if index or not modifiers.is_dpp(line):
         return source_bits(operand, state, lane, is_double)
     source = modifiers.dpp_lane(line, lane)
@@ -122,12 +128,12 @@ class Oracle:
             "PI": convert(Exact(0x3243F6A8885A308D313198A2E, -96), FORMATS["f64"]),
             "WAVE_MODE.IEEE": Int(1, 1),
             "SDWA_SRC0_SEL": Int(0, 3),
-            "OPSEL_HI": Int(sum(bit << at for at, bit in enumerate(line.bits("op_sel_hi", "[1,1,1]"))), 3, True),
+            "OPSEL_HI": Int(sum(bit << at for at, bit in enumerate(op_sel_hi(line))), 3, True),
             **{name: Int(code, 3, True) for name, code in SELECTORS.items()},
             "CVT_OFF_TABLE": [convert(Exact(value, -4), FORMATS["f32"]) for value in CVT_OFF],
             "OVERFLOW_F32": convert(Exact(1, 500), FORMATS["f32"]),
             "UNDERFLOW_F32": convert(Exact(0, 0), FORMATS["f32"]),
-            "OPSEL": Int(sum(bit << at for at, bit in enumerate(line.bits("op_sel"))), 4, True),
+            "OPSEL": Int(0, 4, True),
             **truth_table(line),
         }
 
@@ -212,6 +218,7 @@ class Oracle:
                 continue
             names = self.names(line, state)
             names["laneId"] = Int(lane)
+            names["OPSEL"] = Int(modifiers.op_sel_bits(line, encoding), 4, True)
             names["VCC"] = Cell(state.pair(carry.first if carry else VCC), 64)
             for at, operand in enumerate(sources):
                 width = 32 * max(operand.count, 1 + (operand.file != "v"))
@@ -238,8 +245,8 @@ class Oracle:
             if is_compare:
                 carries |= names["D0"].bits & 1 << lane
                 continue
-            if kind in FORMATS:
-                modifiers.finish_float(line, names["D0"], kind)
+            if modifiers.result_kind(line.mnemonic) in FORMATS:
+                modifiers.finish_float(line, names["D0"], modifiers.result_kind(line.mnemonic))
             modifiers.destination(line, names["D0"], before, encoding)
             out.set_vector(destination, lane, names["D0"])
             for at, operand in enumerate(sources):
@@ -271,6 +278,11 @@ def writes_mask(line: Line) -> bool:
 def reads_mask(line: Line) -> bool:
     """Whether the last source is a lane mask."""
     return any(part in line.mnemonic for part in ("cndmask", "v_addc_co", "v_subb_co", "v_subbrev_co"))
+
+
+def op_sel_hi(line: Line) -> list[int]:
+    """The field's bits; what is not printed is ones, of a mixed-precision instruction zeros."""
+    return line.bits("op_sel_hi", "[0,0,0]" if "fma_mix" in line.mnemonic else "[1,1,1]")
 
 
 def truth_table(line: Line) -> dict[str, Int]:

@@ -28,6 +28,12 @@ def kind_of(mnemonic: str) -> str:
     return next((part for part in reversed(base.split("_")) if re.fullmatch(r"(bf|[fuib])\d+", part)), "b32")
 
 
+def result_kind(mnemonic: str) -> str:
+    """The type of the result: of a conversion the first one that it names."""
+    match = re.match(r"v_cvt_(f16|f32)_", mnemonic)
+    return match[1] if match else kind_of(mnemonic)
+
+
 def width_of(mnemonic: str) -> int:
     """Bits of one value of the sources."""
     return 16 if kind_of(mnemonic) in ("f16", "u16", "i16", "b16", "bf16") else 64 if "64" in kind_of(mnemonic) else 32
@@ -74,6 +80,14 @@ def dpp_writes(line: Line, lane: int, exec_mask: int) -> bool:
         return False
     source = dpp_lane(line, lane)
     return "bound_ctrl" in line.modifiers or (source is not None and bool(exec_mask >> source & 1))
+
+
+def op_sel_bits(line: Line, encoding: str) -> int:
+    """The field: a bit for each source, and of VOP3 bit 3 for the destination, which is printed last."""
+    listed = line.bits("op_sel")
+    sources = listed[:-1] if encoding == "vop3" else listed
+    bits = sum(bit << at for at, bit in enumerate(sources))
+    return bits | (listed[-1] << 3 if encoding == "vop3" and listed else 0)
 
 
 def selected(bits: int, selector: str, extended: bool) -> int:
@@ -144,14 +158,14 @@ def destination(line: Line, cell: Cell, before: int, encoding: str) -> None:
     op_sel = line.bits("op_sel")
     if "dst_sel" in line.modifiers:
         low, width = SELECT[line.modifiers["dst_sel"]]
-        mask, bits = (1 << width) - 1, cell.bits
+        mask, bits, loose = (1 << width) - 1, cell.bits, cell.loose
         if line.modifiers["dst_sel"] == "DWORD":
             return
         rest = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": before & ~(mask << low)}.get(line.modifiers["dst_unused"], 0)
         if line.modifiers["dst_unused"] == "UNUSED_SEXT" and bits >> (width - 1) & 1:
             rest = 0xFFFFFFFF << (low + width) & 0xFFFFFFFF
-        cell.write(0, 32, rest | (bits & mask) << low)
-    elif encoding == "vop3" and len(op_sel) == 4 and op_sel[3] and not SELECT_THEMSELVES.match(line.mnemonic):
+        cell.write(0, 32, rest | (bits & mask) << low, (loose & mask) << low)
+    elif encoding == "vop3" and op_sel and op_sel[-1] and not SELECT_THEMSELVES.match(line.mnemonic):
         if width_of(line.mnemonic) == 16:
             cell.write(0, 32, before & 0xFFFF | (cell.bits & 0xFFFF) << 16, (cell.loose & 0xFFFF) << 16)
 

@@ -17,6 +17,7 @@ mod half_float;
 mod lane_op;
 mod mask;
 mod matrix;
+mod matrix_blocks;
 mod matrix_scaled;
 mod mixed;
 mod modifier;
@@ -77,4 +78,5 @@ pub fn handler(inst: &Inst) -> Option<Handler> {
         .or_else(|| division::step_handler(inst))
         .or_else(|| matrix::handler(inst))
         .or_else(|| matrix_scaled::handler(inst))
+        .or_else(|| matrix_blocks::handler(inst))
 }
