@@ -97,3 +97,16 @@ def packed() -> Iterator[Instruction | None]:
 def registers_only() -> list[Instruction]:
     """All of them that decode."""
     return [found for part in (scalar(), vector(), packed()) for found in part if found]
+
+
+def matrix() -> list[Instruction]:
+    """The matrix unit's opcodes, and the moves of its registers; scaled ones have a prefix of eight bytes."""
+    destination, first, second, third = VECTOR
+    found = []
+    for op in range(128):
+        low, high = 0xD3800000 | op << 16 | destination, (256 + third) << 18 | (256 + second) << 9 | 256 + first
+        scales = (0xD3AC0000, (256 + 100) << 9 | 256 + 101)
+        # Bit 11 says that scales go before.
+        for words in ((low, high), (low, high & 0x1FF), (*scales, low | 1 << 11, high)):
+            found.append(described("mai", op, *words))
+    return [row for row in found if row]

@@ -67,4 +67,5 @@ def random_state(random: np.random.Generator, num_vectors: int = 128) -> State:
 def execute(code: bytes, state: State) -> State:
     """What the emulator makes of one instruction."""
     sgpr, vgpr, scc, pc = _native.execute(code, state.sgpr.tobytes(), state.vgpr.tobytes(), state.scc, state.pc)
-    return State(np.frombuffer(sgpr, np.uint32), np.frombuffer(vgpr, np.uint32).reshape(-1, LANES), scc, pc)
+    scalars, vectors = (np.frombuffer(registers, np.uint32).copy() for registers in (sgpr, vgpr))
+    return State(scalars, vectors.reshape(-1, LANES), scc, pc)

@@ -60,9 +60,10 @@ def test_barrier_orders_waves() -> None:
     assert (found[:256] == np.arange(256) ^ 64).all()
 
 
-def test_endpgm_ends_the_wave() -> None:
+@pytest.mark.parametrize("end", ["s_endpgm", "s_endpgm_saved"])
+def test_endpgm_ends_the_wave(end: str) -> None:
     """What follows is not carried out; what was stored before stays."""
-    found = result("v_mov_b32_e32 v2, 7" + STORE + "\ns_endpgm\nv_mov_b32_e32 v2, 9" + STORE)
+    found = result("v_mov_b32_e32 v2, 7" + STORE + f"\n{end}\nv_mov_b32_e32 v2, 9" + STORE)
     assert (found[:64] == 7).all()
 
 
@@ -111,3 +112,25 @@ def test_lds_dma_goes_lane_after_lane_from_m0() -> None:
     for load in ("buffer_load_dwordx4 v4, s[12:15], 0 offen lds", "global_load_lds_dwordx4 v4, s[4:5]"):
         found = result(setup + wide + load + read, lds_bytes=2048)
         assert (found[:64] == DATA[4 * np.arange(64) + 3]).all()
+
+
+NARROW = {"ubyte": (1, 1, False), "sbyte": (1, 1, True), "ushort": (2, 2, False), "sshort": (2, 2, True)}
+
+
+@pytest.mark.parametrize("form", NARROW)
+def test_lds_dma_of_less_than_a_dword_fills_a_dword(form: str) -> None:
+    """Each lane's byte or half goes, extended, into a dword of its own."""
+    width, alignment, signed = NARROW[form]
+    body = "v_lshlrev_b32_e32 v4, 1, v0\nv_mov_b32_e32 v5, 0x80c0\nglobal_store_short v4, v5, s[6:7] offset:1024\n"
+    body += f"s_movk_i32 m0, 0x100\ns_waitcnt vmcnt(0)\nglobal_load_lds_{form} v4, s[6:7] offset:1024\n"
+    body += "s_waitcnt vmcnt(0)\nds_read_b32 v2, v1 offset:1280\ns_waitcnt lgkmcnt(0)" + STORE
+    found = result(body, lds_bytes=4096)
+    wanted = {(1, False): 0xC0, (1, True): 0xFFFFFFC0, (2, False): 0x80C0, (2, True): 0xFFFF80C0}[width, signed]
+    assert (found[:64] == wanted).all() and alignment == width
+
+
+def test_lds_dma_of_three_dwords() -> None:
+    """Lane after lane, twelve bytes each."""
+    body = "v_mul_u32_u24_e32 v4, 12, v0\ns_mov_b32 m0, 0\nglobal_load_lds_dwordx3 v4, s[4:5]\ns_waitcnt vmcnt(0)\n"
+    body += "ds_read_b32 v2, v4 offset:8\ns_waitcnt lgkmcnt(0)" + STORE
+    assert (result(body, lds_bytes=1024)[:64] == DATA[3 * np.arange(64) + 2]).all()
