@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod geometry;
 mod inspect;
+mod instruction;
 mod races;
 mod statistics;
 
@@ -71,6 +72,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::hip_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction::instruction, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction::execute, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction::run_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(config::unsupported, module)?)?;
     module.add_function(wrap_pyfunction!(config::step_reasons, module)?)?;
     module.add_function(wrap_pyfunction!(config::platform_reasons, module)?)?;

@@ -131,42 +131,21 @@ fn is_less_or_greater(a: f32, b: f32) -> bool {
     !(a == b || a.is_nan() || b.is_nan())
 }
 
-/// Whether `x` is in one of the ten classes that the bits of `classes` name.
-fn is_in_class(x: f32, classes: u32) -> bool {
-    let bits = x.to_bits();
-    let (negative, exponent, fraction) = (bits >> 31 == 1, bits >> 23 & 0xff, bits & 0x007f_ffff);
-    let class = match (exponent, fraction) {
-        (255, 0) => {
-            if negative {
-                2
-            } else {
-                9
-            }
-        }
-        (255, _) => u32::from(fraction & 0x0040_0000 != 0),
-        (0, 0) => {
-            if negative {
-                5
-            } else {
-                6
-            }
-        }
-        (0, _) => {
-            if negative {
-                4
-            } else {
-                7
-            }
-        }
-        _ => {
-            if negative {
-                3
-            } else {
-                8
-            }
-        }
+/// The class, 0 to 9 in the manual's order, of a float of this sign, exponent field and fraction.
+const fn class(negative: bool, is_top: bool, is_bottom: bool, fraction: u32, quiet: u32) -> u32 {
+    let positive_class = match (is_top, is_bottom, fraction) {
+        (true, _, 0) => 9,
+        (true, _, _) => return if fraction & quiet == 0 { 0 } else { 1 },
+        (_, true, 0) => 6,
+        (_, true, _) => 7,
+        _ => 8,
     };
-    classes >> class & 1 == 1
+    // Minus infinity is 2, a negative normal number 3, down to minus zero, which is 5.
+    if negative {
+        11 - positive_class
+    } else {
+        positive_class
+    }
 }
 
 struct ClassF32;
@@ -174,16 +153,27 @@ struct ClassF32;
 impl Test for ClassF32 {
     const HALF: bool = false;
     fn test(a: u32, b: u32) -> bool {
-        is_in_class(f32::from_bits(a), b)
+        let exponent = a >> 23 & 0xff;
+        b >> class(a >> 31 == 1, exponent == 0xff, exponent == 0, a & 0x007f_ffff, 0x0040_0000) & 1 == 1
+    }
+}
+
+struct ClassF16;
+
+impl Test for ClassF16 {
+    const HALF: bool = true;
+    fn test(a: u32, b: u32) -> bool {
+        let exponent = a >> 10 & 0x1f;
+        b >> class(a >> 15 & 1 == 1, exponent == 0x1f, exponent == 0, a & 0x03ff, 0x0200) & 1 == 1
     }
 }
 
 /// The class mask is an integer: sign modifiers are source 0's alone, so the shared fetch serves.
-fn class_handler(inst: &Inst) -> Handler {
+fn class_handler<T: Test>(inst: &Inst) -> Handler {
     if has_modifiers(inst) {
-        modified::<ClassF32>
+        modified::<T>
     } else {
-        plain::<ClassF32, Mixed, Mixed>
+        plain::<T, Mixed, Mixed>
     }
 }
 
@@ -225,8 +215,10 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         VCmpxLtU32 a < b, VCmpxEqU32 a == b, VCmpxLeU32 a <= b, VCmpxGtU32 a > b, VCmpxNeU32 a != b,
         VCmpxGeU32 a >= b,
     };
-    if inst.op == Op::VCmpClassF32 {
-        return Some(class_handler(inst));
+    match inst.op {
+        Op::VCmpClassF32 => return Some(class_handler::<ClassF32>(inst)),
+        Op::VCmpClassF16 => return Some(class_handler::<ClassF16>(inst)),
+        _ => {}
     }
     float(inst)
         .or_else(|| half(inst))

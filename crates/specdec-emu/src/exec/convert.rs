@@ -11,7 +11,7 @@ use half::f16;
 
 /// The nearest bf16, ties to even; a NaN is made quiet.
 #[inline(always)]
-fn to_bf16(x: f32) -> u32 {
+pub(super) fn to_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     if x.is_nan() {
@@ -68,6 +68,11 @@ lane_table! {
     VCvtPkF16F32(a: f32, b: f32) -> u32 {
         u32::from(f16::from_f32(a).to_bits()) | u32::from(f16::from_f32(b).to_bits()) << 16
     }
+    VCvtOffF32I4(a: u32) -> f32 { ((a << 28) as i32 >> 28) as f32 / 16.0 }
+    VCvtPkU8F32(a: f32, b: u32, c: u32) -> u32 {
+        let shift = 8 * (b & 3);
+        c & !(0xff << shift) | u32::from(a as u8) << shift
+    }
     VCvtF16U16(a: u16) -> f16 { f16::from_f32(f32::from(a)) }
     VCvtF16I16(a: i16) -> f16 { f16::from_f32(f32::from(a)) }
     VCvtU16F16(a: f16) -> u16 { a.to_f32() as u16 }
@@ -78,7 +83,7 @@ lane_table! {
 
 /// The reciprocal of the power of two in a scale operand: only its exponent counts.
 #[inline(always)]
-fn inverse_scale(bits: u32) -> f32 {
+pub(super) fn inverse_scale(bits: u32) -> f32 {
     let code = bits >> 23 & 0xff;
     // 2^-127 and 2^-128, the inverses of the two largest divisors, are denormals.
     let small = if code == 254 { 0x0040_0000 } else { 0x0020_0000 };
@@ -110,6 +115,19 @@ fn scaled_fp4_from_f32(inst: &Inst, wave: &mut Wave) -> Flow {
     Flow::Next
 }
 
+fn scaled_fp4_from_f16(inst: &Inst, wave: &mut Wave) -> Flow {
+    let sources = modifier::sources(inst, wave, Shape::words(2));
+    let [pair, scale, _] = &sources.lanes;
+    let mut out = [0; LANES];
+    for (lane, out) in out.iter_mut().enumerate() {
+        let factor = inverse_scale(scale[lane]);
+        let [low, high] = [0, 16].map(|shift: u32| f16::from_bits((pair[lane] >> shift) as u16).to_f32());
+        *out = to_e2m1(low * factor) | to_e2m1(high * factor) << 4;
+    }
+    write_byte(inst, wave, &out);
+    Flow::Next
+}
+
 fn scaled_fp4_from_bf16(inst: &Inst, wave: &mut Wave) -> Flow {
     let sources = modifier::sources(inst, wave, Shape::words(2));
     let [pair, scale, _] = &sources.lanes;
@@ -125,7 +143,7 @@ fn scaled_fp4_from_bf16(inst: &Inst, wave: &mut Wave) -> Flow {
 
 /// The two values of the `op_sel` part (byte of FP4, word of FP8) of source 0, times source 1's power of two.
 #[inline(always)]
-fn scaled_pair(inst: &Inst, wave: &Wave, format: Format) -> [[f32; LANES]; 2] {
+pub(super) fn scaled_pair(inst: &Inst, wave: &Wave, format: Format) -> [[f32; LANES]; 2] {
     let sources = modifier::sources(inst, wave, Shape::words(2));
     let [codes, scale, _] = &sources.lanes;
     let num_bits = format.num_bits() as u32;
@@ -182,6 +200,7 @@ fn f32_pair_from_bf8(inst: &Inst, wave: &mut Wave) -> Flow {
 pub(super) fn packed_handler(inst: &Inst) -> Option<Handler> {
     Some(match inst.op {
         Op::VCvtScalef32PkFp4F32 => scaled_fp4_from_f32,
+        Op::VCvtScalef32PkFp4F16 => scaled_fp4_from_f16,
         Op::VCvtScalef32PkFp4Bf16 => scaled_fp4_from_bf16,
         Op::VCvtScalef32PkF32Fp8 => scaled_f32_pair::<0>,
         Op::VCvtScalef32PkF32Bf8 => scaled_f32_pair::<1>,

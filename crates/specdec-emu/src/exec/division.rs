@@ -26,7 +26,8 @@ fn is_denormal(x: f32) -> bool {
 fn scale(value: f32, denominator: f32, numerator: f32) -> (f32, bool) {
     let scales_denominator = value.to_bits() == denominator.to_bits();
     let scales_numerator = value.to_bits() == numerator.to_bits();
-    let reciprocal_is_denormal = (1.0 / f64::from(denominator)).abs() < f64::from(f32::MIN_POSITIVE);
+    let reciprocal = (1.0 / f64::from(denominator)).abs();
+    let reciprocal_is_denormal = reciprocal > 0.0 && reciprocal < f64::from(f32::MIN_POSITIVE);
     let quotient = f64::from(numerator).abs() / f64::from(denominator).abs();
     let quotient_is_denormal = quotient > 0.0 && quotient < f64::from(f32::MIN_POSITIVE);
     if numerator == 0.0 || denominator == 0.0 {

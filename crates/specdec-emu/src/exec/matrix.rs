@@ -204,28 +204,6 @@ fn mfma_f32<const N: usize, const G: usize>(inst: &Inst, wave: &mut Wave) -> Flo
     multiply_groups::<N, G>(inst, wave, &a.0, &b.0)
 }
 
-/// Sixteen independent 4 x 4 x 4 products: lane `l` holds block `l / 4`, row or column `l % 4`, K 0 to 3; result
-/// register `i` is row `i`.
-fn mfma_bf16_blocks(inst: &Inst, wave: &mut Wave) -> Flow {
-    let widen = |dword: u32, k: usize| f32::from_bits(if k & 1 == 0 { dword << 16 } else { dword & 0xffff_0000 });
-    let [a, b] = [0, 1].map(|index: usize| [0, 1].map(|dword: usize| operand_dword(inst, wave, index, dword)));
-    let mut results = [[0; LANES]; 4];
-    for (row, out) in results.iter_mut().enumerate() {
-        let c = operand_dword(inst, wave, 2, row);
-        for (lane, out) in out.iter_mut().enumerate() {
-            let a_lane = lane & !3 | row;
-            let sum = (0..4).fold(f32::from_bits(c[lane]), |sum, k| {
-                widen(a[k / 2][a_lane], k).mul_add(widen(b[k / 2][lane], k), sum)
-            });
-            *out = if sum.is_nan() { 0x7fc0_0000 } else { sum.to_bits() };
-        }
-    }
-    if let Some(first) = inst.dst.vector() {
-        wave.vgpr[first..first + 4].copy_from_slice(&results);
-    }
-    Flow::Next
-}
-
 /// The handler of a matrix instruction of this module; none if it asks for operand broadcast or permutation.
 pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     let mods = &inst.mods;
@@ -251,7 +229,6 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
         Op::VMfmaF3232x32x16Bf8Bf8 => mfma_fp8::<32, 2, true, true>,
         Op::VMfmaF3232x32x2F32 => mfma_f32::<32, 2>,
         Op::VMfmaF3216x16x4F32 => mfma_f32::<16, 4>,
-        Op::VMfmaF324x4x416bBf16 => mfma_bf16_blocks,
         _ => return None,
     })
 }

@@ -11,16 +11,20 @@ mod compare;
 mod convert;
 mod cross_lane;
 mod division;
+mod dot;
 mod dpp;
 mod half_float;
 mod lane_op;
 mod mask;
 mod matrix;
+mod matrix_blocks;
 mod matrix_columns;
 mod matrix_scaled;
+mod mixed;
 mod modifier;
 mod packed;
 pub(crate) mod scalar;
+mod scaled_convert;
 mod small_float;
 mod transcendental;
 mod vector_f32;
@@ -66,10 +70,14 @@ pub fn handler(inst: &Inst) -> Option<Handler> {
         .or_else(|| convert::handler(inst))
         .or_else(|| convert::packed_handler(inst))
         .or_else(|| packed::handler(inst))
+        .or_else(|| dot::handler(inst))
+        .or_else(|| mixed::handler(inst))
+        .or_else(|| scaled_convert::handler(inst))
         .or_else(|| wide::handler(inst))
         .or_else(|| cross_lane::handler(inst))
         .or_else(|| division::handler(inst))
         .or_else(|| division::step_handler(inst))
         .or_else(|| matrix::handler(inst))
         .or_else(|| matrix_scaled::handler(inst))
+        .or_else(|| matrix_blocks::handler(inst))
 }

@@ -139,7 +139,7 @@ pub(super) fn write(inst: &Inst, wave: &mut Wave, shape: Shape, mut out: Lanes, 
 }
 
 /// Output modifier, then clamp to 0..=1; a NaN clamps to 0, as with `DX10_CLAMP` that every compute kernel sets.
-fn finish_float(value: f32, omod: u8, clamp: bool) -> f32 {
+pub(super) fn finish_float(value: f32, omod: u8, clamp: bool) -> f32 {
     let value = match omod {
         1 => value * 2.0,
         2 => value * 4.0,

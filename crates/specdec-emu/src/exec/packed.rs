@@ -1,11 +1,13 @@
 //! VOP3P: two values at once, either register pairs of f32 or the halves of one register.
 
-use crate::exec::lane_op::{blend, lanes, source, write};
-use crate::exec::vector_f32::{add, fma, mul};
+use crate::exec::half_float;
+use crate::exec::lane_op::{has_modifiers, lanes, source, write};
+use crate::exec::vector_f32::{self as single, add, fma, mul};
 use crate::exec::{Flow, Handler};
 use crate::inst::{Inst, Variant};
 use crate::op::Op;
-use crate::wave::{Lanes, Wave, LANES};
+use crate::wave::{inline_float, Lanes, Wave, LANES};
+use half::f16;
 
 /// The dword of source `index` that makes the low (0) or high (1) result, negated as asked.
 #[inline(always)]
@@ -64,9 +66,15 @@ fn pk_mov_b32(inst: &Inst, wave: &mut Wave) -> Flow {
 }
 
 /// The halves of source `index` that make the low and the high result.
+///
+/// An inline float constant is an f16 in the low half where the operation is one on f16.
 #[inline(always)]
-fn half_sources(inst: &Inst, wave: &Wave, index: usize) -> (Lanes, Lanes) {
-    let value = lanes(inst, wave, source(inst, index));
+pub(super) fn half_sources(inst: &Inst, wave: &Wave, index: usize, float: bool) -> (Lanes, Lanes) {
+    let operand = source(inst, index);
+    let value = match operand.code {
+        240..=248 if float => [u32::from(f16::from_f32(f32::from_bits(inline_float(operand.code))).to_bits()); LANES],
+        _ => lanes(inst, wave, operand),
+    };
     let (low, high) = (inst.mods.op_sel >> index & 1, inst.mods.op_sel_hi >> index & 1);
     let pick = |selected: u8, negated: bool| {
         let sign = u32::from(negated) << 15;
@@ -76,10 +84,10 @@ fn half_sources(inst: &Inst, wave: &Wave, index: usize) -> (Lanes, Lanes) {
 }
 
 #[inline(always)]
-fn halves(inst: &Inst, wave: &mut Wave, num_sources: usize, step: impl Fn(u16, u16, u16) -> u16) -> Flow {
-    let (a_low, a_high) = half_sources(inst, wave, 0);
-    let (b_low, b_high) = half_sources(inst, wave, 1);
-    let (c_low, c_high) = if num_sources > 2 { half_sources(inst, wave, 2) } else { ([0; LANES], [0; LANES]) };
+fn halves(inst: &Inst, wave: &mut Wave, num_sources: usize, float: bool, step: impl Fn(u16, u16, u16) -> u16) -> Flow {
+    let (a_low, a_high) = half_sources(inst, wave, 0, float);
+    let (b_low, b_high) = half_sources(inst, wave, 1, float);
+    let (c_low, c_high) = if num_sources > 2 { half_sources(inst, wave, 2, float) } else { ([0; LANES], [0; LANES]) };
     let mut out = [0; LANES];
     for (lane, out) in out.iter_mut().enumerate() {
         let low = step(a_low[lane] as u16, b_low[lane] as u16, c_low[lane] as u16);
@@ -96,10 +104,10 @@ macro_rules! halves_table {
             Some(match inst.op {
                 $(Op::$op => {
                     fn wrapping(inst: &Inst, wave: &mut Wave) -> Flow {
-                        halves(inst, wave, $num_sources, $step)
+                        halves(inst, wave, $num_sources, false, $step)
                     }
                     fn saturating(inst: &Inst, wave: &mut Wave) -> Flow {
-                        halves(inst, wave, $num_sources, $saturated)
+                        halves(inst, wave, $num_sources, false, $saturated)
                     }
                     if inst.mods.clamp { saturating } else { wrapping }
                 })+
@@ -139,39 +147,59 @@ halves_table! {
     VPkAshrrevI16(2) signed(|a, b| b >> (a & 15)), signed(|a, b| b >> (a & 15));
 }
 
-/// Rounded once per step: a product of two bf16 is exact in f32.
+/// Limited to 0 to 1, a NaN to 0.
 #[inline(always)]
-fn dot2(inst: &Inst, wave: &mut Wave, adds_last: bool) -> Flow {
-    let (a_low, a_high) = half_sources(inst, wave, 0);
-    let (b_low, b_high) = half_sources(inst, wave, 1);
-    let c = lanes(inst, wave, source(inst, 2));
-    let negated = u32::from(inst.mods.neg[2]) << 31;
-    let widen = |half: u32| f32::from_bits(half << 16);
-    let mut out = [0; LANES];
-    for (lane, out) in out.iter_mut().enumerate() {
-        let c = f32::from_bits(c[lane] ^ negated);
-        let (a0, a1) = (widen(a_low[lane]), widen(a_high[lane]));
-        let (b0, b1) = (widen(b_low[lane]), widen(b_high[lane]));
-        let result = if adds_last { add(fma(a1, b1, mul(a0, b0)), c) } else { fma(a1, b1, fma(a0, b0, c)) };
-        *out = result.to_bits();
+fn clamped(x: f16) -> f16 {
+    if x > f16::ONE {
+        f16::ONE
+    } else if x > f16::ZERO {
+        x
+    } else {
+        f16::ZERO
     }
-    if let Some(index) = inst.dst.vector() {
-        let exec = wave.exec();
-        blend(&mut wave.vgpr[index], &out, exec);
-    }
-    Flow::Next
 }
 
-fn dot2_f32_bf16(inst: &Inst, wave: &mut Wave) -> Flow {
-    dot2(inst, wave, true)
+macro_rules! float_halves_table {
+    ($($op:ident($num_sources:literal) $step:expr;)+) => {
+        fn float_halves_handler(inst: &Inst) -> Option<Handler> {
+            Some(match inst.op {
+                $(Op::$op => {
+                    #[inline(always)]
+                    fn step(a: u16, b: u16, c: u16) -> f16 {
+                        let step: fn(f16, f16, f16) -> f16 = $step;
+                        step(f16::from_bits(a), f16::from_bits(b), f16::from_bits(c))
+                    }
+                    fn plain(inst: &Inst, wave: &mut Wave) -> Flow {
+                        halves(inst, wave, $num_sources, true, |a, b, c| step(a, b, c).to_bits())
+                    }
+                    fn limited(inst: &Inst, wave: &mut Wave) -> Flow {
+                        halves(inst, wave, $num_sources, true, |a, b, c| clamped(step(a, b, c)).to_bits())
+                    }
+                    if inst.mods.clamp { limited } else { plain }
+                })+
+                _ => return None,
+            })
+        }
+    };
 }
 
-fn dot2c_f32_bf16(inst: &Inst, wave: &mut Wave) -> Flow {
-    // VOP2 has no half selection: low with low, high with high.
+float_halves_table! {
+    VPkAddF16(2) |a, b, _| half_float::binary(a, b, add);
+    VPkMulF16(2) |a, b, _| half_float::binary(a, b, mul);
+    VPkMinF16(2) |a, b, _| half_float::min(a, b);
+    VPkMaxF16(2) |a, b, _| half_float::max(a, b);
+    VPkFmaF16(3) half_float::fma;
+    VPkMinimum3F16(3) |a, b, c| half_float::nan_wins(half_float::nan_wins(a, b, single::min), c, single::min);
+    VPkMaximum3F16(3) |a, b, c| half_float::nan_wins(half_float::nan_wins(a, b, single::max), c, single::max);
+}
+
+/// VOP2 has no half selection: low with low, high with high, and the destination is the third source.
+fn pk_fmac_f16(inst: &Inst, wave: &mut Wave) -> Flow {
     let mut whole = *inst;
-    whole.mods.op_sel = 0;
-    whole.mods.op_sel_hi = 0b111;
-    dot2(&whole, wave, false)
+    (whole.mods.op_sel, whole.mods.op_sel_hi) = (0, 0b111);
+    halves(&whole, wave, 3, true, |a, b, c| {
+        half_float::fma(f16::from_bits(a), f16::from_bits(b), f16::from_bits(c)).to_bits()
+    })
 }
 
 /// The handler of a packed operation.
@@ -181,13 +209,12 @@ pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     }
     Some(match inst.op {
         Op::VPkMovB32 => pk_mov_b32,
-        Op::VDot2cF32Bf16 if !crate::exec::lane_op::has_modifiers(inst) => dot2c_f32_bf16,
         // Clamping float pairs is nothing that compilers emit: better an error than a guess.
-        Op::VPkAddF32 | Op::VPkMulF32 | Op::VPkFmaF32 | Op::VDot2F32Bf16 if inst.mods.clamp => return None,
+        Op::VPkAddF32 | Op::VPkMulF32 | Op::VPkFmaF32 if inst.mods.clamp => return None,
         Op::VPkAddF32 => pk_add_f32,
         Op::VPkMulF32 => pk_mul_f32,
         Op::VPkFmaF32 => pk_fma_f32,
-        Op::VDot2F32Bf16 => dot2_f32_bf16,
-        _ => return halves_handler(inst),
+        Op::VPkFmacF16 if !has_modifiers(inst) => pk_fmac_f16,
+        _ => return halves_handler(inst).or_else(|| float_halves_handler(inst)),
     })
 }

@@ -119,6 +119,26 @@ fn round_magnitude(magnitude: f32, mantissa_bits: i32, bias: i32) -> u8 {
     (steps + ((exponent + bias - 1) << mantissa_bits)) as u8
 }
 
+/// Rounds to a 6-bit format, to nearest even, saturating; a NaN becomes the largest value, the formats having none.
+fn to_six_bits(x: f32, mantissa_bits: i32, bias: i32) -> u8 {
+    const LARGEST: u8 = 0x1f;
+    let sign = (x.to_bits() >> 26) as u8 & 0x20;
+    // Beyond any value of either format rounding by itself would run out of its integers.
+    let code = if x.is_nan() || x.abs() > 64.0 { LARGEST } else { round_magnitude(x.abs(), mantissa_bits, bias) };
+    sign | code.min(LARGEST)
+}
+
+/// The code of `x` in a format.
+pub(super) fn encode(format: Format, x: f32) -> u32 {
+    match format {
+        Format::E4m3 => u32::from(to_e4m3(x)),
+        Format::E5m2 => u32::from(to_e5m2(x)),
+        Format::E2m3 => u32::from(to_six_bits(x, 3, 1)),
+        Format::E3m2 => u32::from(to_six_bits(x, 2, 3)),
+        Format::E2m1 => to_e2m1(x),
+    }
+}
+
 /// Rounds `x` to an E2M1 code, ties to the even code, saturating at 6; a NaN becomes 6, E2M1 having none.
 #[inline(always)]
 pub(super) fn to_e2m1(x: f32) -> u32 {

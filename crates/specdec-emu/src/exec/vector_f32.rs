@@ -104,17 +104,22 @@ pub(super) fn max(a: f32, b: f32) -> f32 {
     )
 }
 
+/// `number`, unless a source is a NaN: then the first signalling one, or the first one, made quiet.
+#[inline(always)]
+pub(super) fn nan_wins(number: f32, a: f32, b: f32) -> f32 {
+    let first = if is_signalling(b) && !is_signalling(a) { b } else { a };
+    settle(if a.is_nan() || b.is_nan() { f32::NAN } else { number }, first, b, 0.0)
+}
+
 /// IEEE 754-2019 maximum: any NaN wins.
 #[inline(always)]
 fn maximum(a: f32, b: f32) -> f32 {
-    let number = max(a, b);
-    settle(if a.is_nan() || b.is_nan() { f32::NAN } else { number }, a, b, 0.0)
+    nan_wins(max(a, b), a, b)
 }
 
 #[inline(always)]
 fn minimum(a: f32, b: f32) -> f32 {
-    let number = min(a, b);
-    settle(if a.is_nan() || b.is_nan() { f32::NAN } else { number }, a, b, 0.0)
+    nan_wins(min(a, b), a, b)
 }
 
 /// The middle value; with a NaN among the sources, their minimum.
@@ -153,7 +158,7 @@ pub(super) fn ldexp(x: f32, exponent: i32) -> f32 {
 
 /// Mantissa in 0.5..1 and exponent of a finite number; denormals are normalised.
 #[inline(always)]
-fn frexp(x: f32) -> (f32, i32) {
+pub(super) fn frexp(x: f32) -> (f32, i32) {
     if x == 0.0 || !x.is_finite() {
         return (quiet(x), 0);
     }

@@ -74,6 +74,12 @@ fn high_product(a: u32, b: u32) -> u32 {
     ((u64::from(a) * u64::from(b)) >> 32) as u32
 }
 
+/// Limited to what an unsigned byte holds.
+#[inline(always)]
+fn unsigned_byte(x: i32) -> u32 {
+    x.clamp(0, 255) as u32
+}
+
 lane_table! {
     VMovB32(a: u32) -> u32 { a }
     VAccvgprReadB32(a: u32) -> u32 { a }
@@ -172,5 +178,19 @@ lane_table! {
         => {
             (i32::from(a) * i32::from(b) + i32::from(c)).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16
         }
+    VMadLegacyU16(a: u16, b: u16, c: u16) -> u16 { a.wrapping_mul(b).wrapping_add(c) }
+        => { (u32::from(a) * u32::from(b) + u32::from(c)).min(u32::from(u16::MAX)) as u16 }
+    VMadLegacyI16(a: i16, b: i16, c: i16) -> i16 { a.wrapping_mul(b).wrapping_add(c) }
+        => {
+            (i32::from(a) * i32::from(b) + i32::from(c)).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16
+        }
+    VAshrPkU8I32(a: i32, b: i32, c: u32) -> u16 = keeps {
+        (unsigned_byte(a >> (c & 31)) | unsigned_byte(b >> (c & 31)) << 8) as u16
+    }
+    VAshrPkI8I32(a: i32, b: i32, c: u32) -> u16 = keeps {
+        let narrow = |x: i32| u32::from((x >> (c & 31)).clamp(-128, 127) as u8);
+        (narrow(a) | narrow(b) << 8) as u16
+    }
+    VSatPkU8I16(a: u32) -> u32 { unsigned_byte(i32::from(a as i16)) | unsigned_byte(a as i32 >> 16) << 8 }
     VPackB32F16(a: u16, b: u16) -> u32 { u32::from(a) | u32::from(b) << 16 }
 }

@@ -203,3 +203,8 @@ impl Action {
         }
     }
 }
+
+/// Whether the emulator, wave or machine, carries out the instruction.
+pub fn implements(inst: &Inst) -> bool {
+    !matches!(Action::of(inst), Action::Unimplemented | Action::Unknown(_))
+}

@@ -1,5 +1,7 @@
 //! Read-modify-write operations, the same for global memory and LDS.
 
+use half::{bf16, f16};
+
 /// What an atomic does with the old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtomicOp {
@@ -17,6 +19,28 @@ pub(super) enum AtomicOp {
     Inc,
     Dec,
     AddFloat,
+    MinFloat,
+    MaxFloat,
+    CompareSwapFloat,
+    /// Both halves of a dword.
+    AddF16Pair,
+    AddBf16Pair,
+}
+
+/// A sum whose NaN does not depend on the host's.
+fn float_sum(a: f32, b: f32) -> f32 {
+    let sum = a + b;
+    if sum.is_nan() {
+        f32::NAN
+    } else {
+        sum
+    }
+}
+
+/// The sum of each half of two dwords.
+fn pair_sum(a: u64, b: u64, add: impl Fn(u16, u16) -> u16) -> u64 {
+    let half = |shift: u32| u64::from(add((a >> shift) as u16, (b >> shift) as u16)) << shift;
+    half(0) | half(16)
 }
 
 impl AtomicOp {
@@ -50,8 +74,23 @@ impl AtomicOp {
                     old - 1
                 }
             }
-            Self::AddFloat if is_wide => (f64::from_bits(old) + f64::from_bits(data)).to_bits(),
-            Self::AddFloat => (f32::from_bits(old as u32) + f32::from_bits(data as u32)).to_bits() as u64,
+            Self::AddFloat if is_wide => {
+                let sum = f64::from_bits(old) + f64::from_bits(data);
+                if sum.is_nan() { f64::NAN } else { sum }.to_bits()
+            }
+            Self::AddFloat => float_sum(f32::from_bits(old as u32), f32::from_bits(data as u32)).to_bits() as u64,
+            Self::MinFloat if f32::from_bits(data as u32) < f32::from_bits(old as u32) => data,
+            Self::MaxFloat if f32::from_bits(data as u32) > f32::from_bits(old as u32) => data,
+            Self::CompareSwapFloat if f32::from_bits(old as u32) == f32::from_bits(compare as u32) => data,
+            Self::MinFloat | Self::MaxFloat | Self::CompareSwapFloat => old,
+            Self::AddF16Pair => pair_sum(old, data, |a, b| {
+                let [a, b] = [a, b].map(|half| f16::from_bits(half).to_f32());
+                f16::from_f32(float_sum(a, b)).to_bits()
+            }),
+            Self::AddBf16Pair => pair_sum(old, data, |a, b| {
+                let [a, b] = [a, b].map(|half| bf16::from_bits(half).to_f32());
+                bf16::from_f32(float_sum(a, b)).to_bits()
+            }),
         };
         if is_wide {
             new
@@ -78,6 +117,8 @@ impl AtomicOp {
             "inc" => Self::Inc,
             "dec" => Self::Dec,
             "add_f32" => Self::AddFloat,
+            "pk_add_f16" => Self::AddF16Pair,
+            "pk_add_bf16" => Self::AddBf16Pair,
             "add_f64" => return Some((Self::AddFloat, 8)),
             _ => return None,
         };
@@ -91,6 +132,11 @@ impl AtomicOp {
         let (base, is_returning) = base.strip_suffix("_rtn").map_or((base, false), |base| (base, true));
         let (class, bytes) = (kind.as_bytes().first()?, if kind.ends_with("64") { 8 } else { 4 });
         let op = match (base, class) {
+            ("pk_add", b'f') => Self::AddF16Pair,
+            ("pk_add", b'b') => Self::AddBf16Pair,
+            ("min", b'f') => Self::MinFloat,
+            ("max", b'f') => Self::MaxFloat,
+            ("cmpst", b'f') => Self::CompareSwapFloat,
             ("add", b'f') => Self::AddFloat,
             ("add", _) => Self::Add,
             ("sub", _) => Self::Sub,

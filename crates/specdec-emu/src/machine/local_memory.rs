@@ -183,7 +183,7 @@ fn atomic(
         Ok(wide(&wave.vgpr[first..first + dwords]))
     };
     // DS compare-and-store takes the value to compare with first, the other way round than global memory.
-    let (data, compare) = if op == AtomicOp::CompareSwap {
+    let (data, compare) = if matches!(op, AtomicOp::CompareSwap | AtomicOp::CompareSwapFloat) {
         (operand(inst.data1)?, operand(inst.data)?)
     } else {
         (operand(inst.data)?, [0; LANES])

@@ -45,6 +45,7 @@ mod watch;
 mod weak;
 mod written;
 
+pub use action::implements;
 pub use code_object::KernelInfo;
 pub use device_model::DeviceModel;
 pub use emulator::{Emulator, GridLaunch, ModuleHandle, Options, Stall};
