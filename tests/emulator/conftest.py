@@ -1,4 +1,4 @@
-"""These tests read AMD's pseudocode from tinygrad, which needs Python 3.11; where it is missing, they fail."""
+"""AMD's pseudocode comes with tinygrad, which needs Python 3.11; from there on a missing tinygrad is a failure."""
 
 import sys
 

@@ -55,7 +55,8 @@ def scalar() -> Iterator[Instruction | None]:
     for op in range(104):
         yield described("sop2", op, 0x80000000 | op << 23 | destination << 16 | second << 8 | first)
     for op in range(128):
-        yield described("sopc", op, 0xBF000000 | op << 16 | second << 8 | first)
+        # The mode of s_set_gpr_idx_on is where the others have a register, and four bits wide.
+        yield described("sopc", op, 0xBF000000 | op << 16 | destination << 8 | first)
         yield first_of("sopp", op, iter((0xBF800000 | op << 16 | immediate,) for immediate in (5, 0)))
     for op in range(29):
         yield described("sopk", op, 0xB0000000 | op << 23 | destination << 16 | IMMEDIATE)

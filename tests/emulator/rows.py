@@ -21,6 +21,8 @@ BY_HAND = {
     **dict.fromkeys(["s_endpgm_saved", "v_nop", "v_clrexcp"], CONTROL),
     **dict.fromkeys(["v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32"], "by hand: test_lanes.py"),
     **dict.fromkeys(["ds_permute_b32", "ds_bpermute_b32", "ds_swizzle_b32"], "by hand: test_lanes.py"),
+    **dict.fromkeys(["ds_read_b64_tr_b16", "ds_read_b64_tr_b8"],
+                    "Triton's products, whose other operand is read as it stands: test_foreign_kernels.py"),
     **dict.fromkeys([f"global_load_lds_dword{width}" for width in ("", "x3", "x4")], CONTROL),
     **dict.fromkeys([f"global_load_lds_{kind}" for kind in ("ubyte", "sbyte", "ushort", "sshort")], CONTROL),
 }

@@ -8,7 +8,7 @@ import pytest
 from . import special
 from .encodings import Instruction
 from .expected import Oracle, differences
-from .modifiers import kind_of
+from .modifiers import kind_of, width_of
 from .operands import parse
 from .rows import described_by_pseudocode
 from .state import EXEC, LANES, M0, State, execute, random_state
@@ -32,6 +32,16 @@ def prepared(instruction: Instruction, random: np.random.Generator) -> State:
         state.set_pair(EXEC, ALL)
     if "movrel" in instruction.mnemonic:
         state.sgpr[M0] %= 60
+    if random.integers(3) == 0:
+        # Equal sources, in all scalar registers and in some lanes.
+        state.sgpr[8:10] = state.sgpr[24:26] = state.sgpr[16:18]
+        is_equal = random.integers(0, 2, (32, LANES)) == 0
+        state.vgpr[64:96] = np.where(is_equal, state.vgpr[32:64], state.vgpr[64:96])
+    if "scalef32" in instruction.mnemonic:
+        # Scales around one, where values halfway between two codes stay so.
+        register = 96 if "v96" in instruction.text else 64
+        near = random.integers(124, 131, LANES).astype(np.uint32) << 23
+        state.vgpr[register] = np.where(random.integers(0, 3, LANES) > 0, near, state.vgpr[register])
     if random.integers(3) == 0:
         corner(state, random, kind_of(instruction.mnemonic))
     return state
@@ -59,10 +69,13 @@ def corner(state: State, random: np.random.Generator, kind: str) -> None:
 def special_differences(instruction: Instruction, before: State, after: State) -> list[str]:
     """Results of the special-function unit beyond their bound."""
     source = parse(instruction.text).operands[1]
-    width = 0xFFFF if instruction.mnemonic.endswith("f16") else 0xFFFFFFFF
+    width = width_of(instruction.mnemonic)
     found = []
     for lane in range(LANES):
-        x, y = int(before.vgpr[source.first, lane]) & width, int(after.vgpr[0, lane]) & width
+        x, y = (
+            (int(vgpr[first, lane]) | int(vgpr[first + 1, lane]) << 32) & ((1 << width) - 1)
+            for vgpr, first in ((before.vgpr, source.first), (after.vgpr, 0))
+        )
         is_enabled = before.pair(EXEC) >> lane & 1
         if is_enabled and not special.accepts(instruction.mnemonic, x, y):
             found.append(f"{instruction.text}: of {x:#x} is {y:#x}")

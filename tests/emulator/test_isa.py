@@ -7,11 +7,11 @@ import pytest
 
 from . import special
 from .assembly import assembled, code_object, described, disassembled
-from .encodings import Instruction
+from .encodings import Instruction, matrix, registers_only
 from .expected import Oracle, differences
 from .lines import all_lines
 from .matrix import products
-from .memory import Run, kernel, lanes_of, mismatches
+from .memory import Run, all_of_them, kernel, lanes_of, mismatches
 from .rows import BY_HAND, library
 from .state import execute
 from .test_alu import prepared, special_differences
@@ -30,6 +30,14 @@ def test_every_line_decodes_as_llvm_prints_it() -> None:
     wrong = [(described(code).text, text) for code, text in listed if described(code).text != text]
     # LLVM prints a branch's distance as such where there is no symbol.
     assert not wrong
+
+
+def test_every_opcode_decodes_as_llvm_prints_it() -> None:
+    """The text of every opcode that decodes, through LLVM's assembler and disassembler and back."""
+    lines = tuple(row.text for row in [*registers_only(), *matrix(), *all_of_them()])
+    listed = [text for _, text in disassembled(lines)]
+    assert len(listed) > 1000
+    assert [(line, text) for line, text in zip(lines, listed, strict=True) if line != text] == []
 
 
 def test_the_list_is_whole() -> None:

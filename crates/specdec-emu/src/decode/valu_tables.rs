@@ -25,6 +25,10 @@ table! {
     1 [2, 0, 0] FLOAT1 | NO_SDWA => 15 VCvtF32F64;
     2 [1, 0, 0] FLOAT1 | NO_SDWA => 16 VCvtF64F32;
     2 [2, 0, 0] NO_SDWA => 56 VMovB64;
+    2 [2, 0, 0] FLOAT1 | NO_SDWA => 23 VTruncF64, 24 VCeilF64, 25 VRndneF64, 26 VFloorF64, 37 VRcpF64, 38 VRsqF64,
+        40 VSqrtF64, 49 VFrexpMantF64, 50 VFractF64;
+    1 [2, 0, 0] NEG0 | CLAMP | NO_SDWA => 3 VCvtI32F64, 21 VCvtU32F64, 48 VFrexpExpI32F64;
+    2 [1, 0, 0] CLAMP | OMOD | NO_SDWA => 4 VCvtF64I32, 22 VCvtF64U32;
     1 [1, 0, 0] VECTOR_SRC | ONLY_E32 => 81 VSwapB32;
     1 [1, 0, 0] ACC | ONLY_E32 => 82 VAccvgprMovB32;
     1 [1, 0, 0] CLAMP | OMOD | SDWA_SRC_ONLY => 84 VCvtF32Fp8, 85 VCvtF32Bf8;
@@ -44,6 +48,7 @@ table! {
         16 VLshrrevB32, 17 VAshrrevI32, 18 VLshlrevB32, 19 VAndB32, 20 VOrB32, 21 VXorB32, 41 VMulLoU16,
         42 VLshlrevB16, 43 VLshrrevB16, 44 VAshrrevI16, 47 VMaxU16, 48 VMaxI16, 49 VMinU16, 50 VMinI16, 61 VXnorB32;
     1 [1, 1, 0] FLOAT2 | NO_SDWA => 22 VDot2cF32Bf16, 55 VDot2cF32F16, 59 VFmacF32, 60 VPkFmacF16;
+    2 [2, 2, 0] FLOAT2 | NO_SDWA => 4 VFmacF64;
     1 [1, 1, 0] FMAMK | ONLY_E32 => 23 VFmamkF32;
     1 [1, 1, 0] FMAAK | ONLY_E32 => 24 VFmaakF32;
     1 [1, 1, 0] CLAMP | CARRY_OUT => 25 VAddCoU32, 26 VSubCoU32, 27 VSubrevCoU32;
@@ -60,6 +65,8 @@ table! {
         44 VCmpNleF16, 45 VCmpNeqF16, 46 VCmpNltF16, 47 VCmpTruF16, 64 VCmpFF32, 65 VCmpLtF32, 66 VCmpEqF32,
         67 VCmpLeF32, 68 VCmpGtF32, 69 VCmpLgF32, 70 VCmpGeF32, 71 VCmpOF32, 72 VCmpUF32, 73 VCmpNgeF32,
         74 VCmpNlgF32, 75 VCmpNgtF32, 76 VCmpNleF32, 77 VCmpNeqF32, 78 VCmpNltF32, 79 VCmpTruF32;
+    2 [2, 1, 0] NEG0 | NO_SDWA => 18 VCmpClassF64;
+    2 [2, 2, 0] NEG0 | NEG1 | CLAMP | NO_SDWA => 96 VCmpFF64, 97 VCmpLtF64, 98 VCmpEqF64, 99 VCmpLeF64, 100 VCmpGtF64, 101 VCmpLgF64, 102 VCmpGeF64, 103 VCmpOF64, 104 VCmpUF64, 105 VCmpNgeF64, 106 VCmpNlgF64, 107 VCmpNgtF64, 108 VCmpNleF64, 109 VCmpNeqF64, 110 VCmpNltF64, 111 VCmpTruF64;
     2 [1, 1, 0] NONE => 160 VCmpFI16, 161 VCmpLtI16, 162 VCmpEqI16, 163 VCmpLeI16, 164 VCmpGtI16, 165 VCmpNeI16,
         166 VCmpGeI16, 167 VCmpTI16, 168 VCmpFU16, 169 VCmpLtU16, 170 VCmpEqU16, 171 VCmpLeU16, 172 VCmpGtU16,
         173 VCmpNeU16, 174 VCmpGeU16, 175 VCmpTU16, 192 VCmpFI32, 193 VCmpLtI32, 194 VCmpEqI32, 195 VCmpLeI32,

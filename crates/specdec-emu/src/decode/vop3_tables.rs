@@ -52,7 +52,8 @@ table! {
         163 VCvtScalef32Pk32Bf16Bf6;
     1 [1, 1, 1] OPSEL => 165 VAshrPkI8I32, 166 VAshrPkU8I32;
     1 [1, 1, 0] FLOAT2 => 167 VCvtPkF16F32, 168 VCvtPkBf16F32, 214 VCvtPkrtzF16F32, 225 VMulLegacyF32;
-    2 [2, 2, 0] FLOAT2 => 192 VAddF64;
+    2 [2, 2, 0] FLOAT2 => 192 VAddF64, 193 VMulF64, 194 VMinF64, 195 VMaxF64;
+    2 [2, 1, 0] FLOAT1 => 196 VLdexpF64;
     1 [1, 1, 0] NONE => 197 VMulLoU32, 198 VMulHiU32, 199 VMulHiI32, 202 VWritelaneB32, 203 VBcntU32B32,
         204 VMbcntLoU32B32, 205 VMbcntHiU32B32, 211 VBfmB32, 215 VCvtPkU16U32, 216 VCvtPkI16I32;
     1 [1, 1, 0] FLOAT1 => 200 VLdexpF32;

@@ -9,6 +9,7 @@ use crate::inst::{Inst, Variant};
 use crate::op::Op;
 use crate::wave::{Lanes, Wave, EXEC, LANES};
 use half::f16;
+use std::cmp::Ordering;
 
 trait Test {
     const HALF: bool;
@@ -177,6 +178,20 @@ fn class_handler<T: Test>(inst: &Inst) -> Handler {
     }
 }
 
+fn class_f64(inst: &Inst, wave: &mut Wave) -> Flow {
+    let (a, b) = (fetch::<f64>(inst, wave, 0), fetch::<u32>(inst, wave, 1));
+    let mut flags = [0; LANES];
+    for (lane, flag) in flags.iter_mut().enumerate() {
+        let (bits, exponent) = (a[lane], a[lane] >> 52 & 0x7ff);
+        // The class asks of the fraction whether there is any and whether it is quiet.
+        let fraction = (bits >> 50 & 2) as u32 | u32::from(bits << 13 != 0);
+        let class = class(bits >> 63 == 1, exponent == 0x7ff, exponent == 0, fraction, 2);
+        *flag = (b[lane] as u32 >> class & 1) as u8;
+    }
+    mask::write(wave, inst.dst, mask::pack(&flags));
+    Flow::Next
+}
+
 /// The handler of a vector comparison.
 pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     let float = compare_table! { f32, a, b, by_operands;
@@ -242,5 +257,14 @@ fn wide_handler(inst: &Inst) -> Option<Handler> {
         VCmpFU64 { let _ = (a, b); false }, VCmpLtU64 a < b, VCmpEqU64 a == b, VCmpLeU64 a <= b, VCmpGtU64 a > b,
         VCmpNeU64 a != b, VCmpGeU64 a >= b, VCmpTU64 { let _ = (a, b); true },
     };
-    signed(inst).or_else(|| unsigned(inst))
+    let double = wide_compare_table! { f64, a, b;
+        VCmpFF64 { let _ = (a, b); false }, VCmpLtF64 a < b, VCmpEqF64 a == b, VCmpLeF64 a <= b, VCmpGtF64 a > b,
+        VCmpLgF64 a.partial_cmp(&b).is_some_and(Ordering::is_ne), VCmpGeF64 a >= b, VCmpOF64 !a.is_nan() && !b.is_nan(),
+        VCmpUF64 a.is_nan() || b.is_nan(), VCmpNgeF64 !a.ge(&b), VCmpNlgF64 a.partial_cmp(&b).is_none_or(Ordering::is_eq), VCmpNgtF64 !a.gt(&b),
+        VCmpNleF64 !a.le(&b), VCmpNeqF64 a != b, VCmpNltF64 !a.lt(&b), VCmpTruF64 { let _ = (a, b); true },
+    };
+    if inst.op == Op::VCmpClassF64 {
+        return Some(class_f64);
+    }
+    signed(inst).or_else(|| unsigned(inst)).or_else(|| double(inst))
 }

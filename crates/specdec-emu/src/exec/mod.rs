@@ -12,6 +12,7 @@ mod convert;
 mod cross_lane;
 mod division;
 mod dot;
+mod double;
 mod dpp;
 mod half_float;
 mod lane_op;

@@ -122,16 +122,23 @@ fn minimum(a: f32, b: f32) -> f32 {
     nan_wins(min(a, b), a, b)
 }
 
-/// The middle value; with a NaN among the sources, their minimum.
+/// The middle value, found as the manual does: the larger of the two that are not the maximum, which decides between
+/// zeros of both signs. With a NaN among the sources, their minimum.
 #[inline(always)]
 fn median(a: f32, b: f32, c: f32) -> f32 {
     let has_nan = a.is_nan() | b.is_nan() | c.is_nan();
-    let (low, high) = (min(a, b), max(a, b));
-    let (middle, smallest) = (max(low, min(high, c)), min(low, c));
-    if has_nan {
-        smallest
+    let largest = max(max(a, b), c);
+    let (one, other) = if largest == a {
+        (b, c)
+    } else if largest == b {
+        (a, c)
     } else {
-        middle
+        (a, b)
+    };
+    if has_nan {
+        min(min(a, b), c)
+    } else {
+        max(one, other)
     }
 }
 

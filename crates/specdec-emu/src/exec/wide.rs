@@ -1,5 +1,6 @@
 //! Lane operations with a 64-bit source or result.
 
+use crate::exec::double;
 use crate::exec::dpp;
 use crate::exec::lane_op::{has_modifiers, source, write};
 use crate::exec::mask::{self, Flags};
@@ -148,10 +149,29 @@ wide_table! {
     VLshrrevB64(a: u32, b: u64) -> u64 { b >> (a & 63) }
     VAshrrevI64(a: u32, b: i64) -> i64 { b >> (a & 63) }
     VLshlAddU64(a: u64, b: u32, c: u64) -> u64 { (a << (b & 7)).wrapping_add(c) }
-    VAddF64(a: f64, b: f64) -> f64 { a + b }
-    VFmaF64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
-    VCvtF64F32(a: f32) -> f64 { f64::from(a) }
-    VCvtF32F64(a: f64) -> f32 { a as f32 }
+    VAddF64(a: f64, b: f64) -> f64 { double::settle(a + b, [a, b, 0.0]) }
+    VMulF64(a: f64, b: f64) -> f64 { double::settle(a * b, [a, b, 0.0]) }
+    VFmaF64(a: f64, b: f64, c: f64) -> f64 { double::settle(a.mul_add(b, c), [a, b, c]) }
+    VFmacF64(a: f64, b: f64, c: f64) -> f64 { double::settle(a.mul_add(b, c), [a, b, c]) }
+    VMinF64(a: f64, b: f64) -> f64 { double::min(a, b) }
+    VMaxF64(a: f64, b: f64) -> f64 { double::max(a, b) }
+    VLdexpF64(a: f64, exponent: i32) -> f64 { double::ldexp(a, exponent) }
+    VTruncF64(a: f64) -> f64 { double::of_one(a, a.trunc()) }
+    VCeilF64(a: f64) -> f64 { double::of_one(a, a.ceil()) }
+    VFloorF64(a: f64) -> f64 { double::of_one(a, a.floor()) }
+    VRndneF64(a: f64) -> f64 { double::of_one(a, a.round_ties_even()) }
+    VFractF64(a: f64) -> f64 { double::fract(a) }
+    VFrexpMantF64(a: f64) -> f64 { double::frexp(a).0 }
+    VFrexpExpI32F64(a: f64) -> i32 { double::frexp(a).1 }
+    VRcpF64(a: f64) -> f64 { double::of_one(a, 1.0 / a) }
+    VRsqF64(a: f64) -> f64 { double::of_one(a, 1.0 / a.sqrt()) }
+    VSqrtF64(a: f64) -> f64 { double::of_one(a, a.sqrt()) }
+    VCvtF64F32(a: f32) -> f64 { double::of_one(f64::from(a), f64::from(a)) }
+    VCvtF32F64(a: f64) -> f32 { double::of_one(a, a) as f32 }
+    VCvtF64I32(a: i32) -> f64 { f64::from(a) }
+    VCvtF64U32(a: u32) -> f64 { f64::from(a) }
+    VCvtI32F64(a: f64) -> i32 { a as i32 }
+    VCvtU32F64(a: f64) -> u32 { a as u32 }
 }
 
 fn mad_u64(inst: &Inst, wave: &mut Wave) -> Flow {
@@ -199,7 +219,8 @@ fn mov_b64_dpp(inst: &Inst, wave: &mut Wave) -> Flow {
 /// The handler of an operation with a 64-bit source or result.
 pub(super) fn handler(inst: &Inst) -> Option<Handler> {
     let plain = inst.variant == Variant::Plain && !inst.mods.clamp && inst.mods.omod == 0;
-    let float = matches!(inst.op, Op::VAddF64 | Op::VFmaF64 | Op::VCvtF64F32 | Op::VCvtF32F64);
+    // Signs of integers do not exist; the decoder lets none through.
+    let float = inst.op.name().contains("f64");
     match inst.op {
         Op::VMovB64 if matches!(inst.variant, Variant::Dpp(_)) => Some(mov_b64_dpp),
         _ if !plain || (has_modifiers(inst) && !float) => None,

@@ -74,12 +74,13 @@ fn lane_float_instructions() {
         ("v_min3_f32 v0, v1, v2, v3", |a, b, c| min(min(a, b), c)),
         ("v_max3_f32 v0, v1, v2, v3", |a, b, c| max(max(a, b), c)),
         ("v_med3_f32 v0, v1, v2, v3", |a, b, c| {
-            let mut three = [a, b, c];
-            three.sort_by(f32::total_cmp);
+            let largest = max(max(a, b), c);
+            // Zeros of both signs are equal here, as in the manual: the first one counts as the maximum.
+            let others = [(a, [b, c]), (b, [a, c]), (c, [a, b])];
             if any_nan([a, b, c]) {
                 min(min(a, b), c)
             } else {
-                three[1]
+                others.iter().find(|(x, _)| *x == largest).map_or(f32::NAN, |(_, [x, y])| max(*x, *y))
             }
         }),
         ("v_maximum3_f32 v0, v1, v2, v3", |a, b, c| if any_nan([a, b, c]) { f32::NAN } else { max(max(a, b), c) }),
