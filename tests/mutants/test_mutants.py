@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kimi_k3_specdec.cli import application
 from kimi_k3_specdec.decoding.machine import load_code_objects
 from kimi_k3_specdec.decoding.prepared import Prepared
 from kimi_k3_specdec.reference.geometry import NANO
@@ -56,3 +59,21 @@ def test_every_mutant_is_found(name, prepared, cache, record_property):
 def test_the_catalogue_is_as_large_as_promised():
     """At least thirty mistakes, most of which the race check must find by itself."""
     assert len(MUTANTS) >= 30 and sum(mutant.is_race for mutant in MUTANTS.values()) >= 20
+
+
+def test_the_command_reports_a_race_and_says_where(prepared, cache, monkeypatch):
+    """Exit status 1 though every value is right; both accesses with rank, layer, stage, workgroup, wave and source."""
+    code_object = MUTANTS["plain_x_load"].build(cache)
+    monkeypatch.setattr("kimi_k3_specdec.decoding.run.load_code_objects", lambda *_: (prepared.name, code_object))
+    words = "run --requests 1 --speculative-tokens 1 --steps 1 --check races".split()
+    found = json.loads(CliRunner().invoke(application(), [*words, "--json"]).stdout)
+    assert found["equal"] is True and len(found["races"]) == 1
+    race = found["races"][0]
+    assert race["kind"] == "plain-load" and race["place"].startswith(("attention_x of rank", "mlp_x of rank"))
+    first, second = race["first"], race["second"]
+    assert (first["stage"].split("<")[0], second["stage"].split("<")[0]) == ("seam_mix", "hidden_gemv")
+    assert (first["access"], second["access"]) == ("device-scope store", "plain load")
+    assert first["workgroup"] != second["workgroup"] and first["rank"] == second["rank"] and first["layer"] >= 1
+    assert any("seam_mix.hpp" in line for line in first["source"]) and race["command"] == found["command"]
+    shown = CliRunner().invoke(application(), words)
+    assert shown.exit_code == 1 and "race (plain-load)" in shown.stdout and "reproduce: kimi-k3-spec" in shown.stdout
