@@ -26,7 +26,8 @@ def test_the_default_run_is_equal(default_report: dict[str, Any]) -> None:
     assert found["max_error_over_tolerance"] <= 1
     assert (found["device"], found["target"], found["ranks"]) == ("emulator", "gfx950", 2)
     assert (found["launches_per_step"], found["specialized_layers"], found["stock_layers"]) == (3, 5, 1)
-    assert found["wave_instructions_per_second"] > 0
+    assert found["wave_instructions_per_second"] > 0 < found["timing"]["matrix_instructions_per_second"]
+    assert 0 < found["poll_instructions"] < found["wave_instructions"]
     assert found["code_objects"][0]["sha256"] == kernels.manifest()["objects"][
         [o["name"] for o in kernels.manifest()["objects"]].index("layers_nano_tp2")]["sha256"]
 

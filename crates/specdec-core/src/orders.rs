@@ -64,3 +64,29 @@ pub fn orders(stages: &[StageTasks; NUM_STAGES as usize], shard: &Shard, shape: 
     orders[Stage::LatentNorm as usize] = order;
     orders
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::LayerKind;
+    use crate::balance::{seeded_union, Balance};
+    use crate::geometry::K3;
+    use crate::tasks::TaskTable;
+
+    /// Whole tiles allow no better than this at few rows; dealing every stage from the first workgroup on misses it.
+    #[test]
+    fn a_layer_of_kimi_k3_is_level() {
+        let Ok(shard) = K3.shard(8) else { panic!("the published split") };
+        for (requests, drafts, most) in [(1, 1, 1.09), (1, 3, 1.09), (2, 3, 1.06), (2, 7, 1.06)] {
+            let Ok(mut table) = StepShape::new(requests, drafts).and_then(|s| TaskTable::new(&shard, s, K3.grid))
+            else {
+                panic!("a table")
+            };
+            let experts = seeded_union(&shard, table.shape.rows(), 0);
+            let ratio = |table: &TaskTable| Balance::new(&shard, table, LayerKind::Whole, experts).layer.ratio;
+            assert!(ratio(&table) < most, "{requests} x {drafts}: {}", ratio(&table));
+            table.orders.iter_mut().for_each(|order| order.sort_unstable());
+            assert!(ratio(&table) > most, "{requests} x {drafts}, unsorted: {}", ratio(&table));
+        }
+    }
+}

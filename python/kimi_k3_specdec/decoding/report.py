@@ -16,7 +16,10 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     seconds = statistics.get("seconds", 0.0)
     instructions = statistics.get("wave_instructions", 0)
     timing = {
-        "wave_instructions_per_second": instructions / seconds if seconds else 0.0,
+        # Those of polls are not work: how many there are is the schedule's doing.
+        "wave_instructions_per_second": (instructions - statistics.get("poll_instructions", 0)) / seconds if seconds
+        else 0.0,
+        "matrix_instructions_per_second": statistics.get("mfma", 0) / seconds if seconds else 0.0,
         "seconds": outcome.seconds.get("total", 0.0),
         "emulator_seconds": seconds,
         "check_seconds": outcome.seconds.get("checks", 0.0),
@@ -46,6 +49,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "stages": {name: _stage(verdict) for name, verdict in outcome.verdicts.stages.items()},
         "code_objects": [code_object(outcome.code_object)],
         "wave_instructions": instructions,
+        "poll_instructions": statistics.get("poll_instructions", 0),
+        "matrix_instructions": statistics.get("mfma", 0),
         "masked_matrix_instructions": statistics.get("masked_mfma", 0),
         "payload_sha256": outcome.payload_digests,
         "states_sha256": outcome.states_digest,

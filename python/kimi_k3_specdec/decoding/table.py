@@ -36,7 +36,8 @@ def _summary(outcome: Outcome, report: dict) -> Table:
         ("code object", f"{obj['name']}, {obj['vgprs']} VGPRs, {obj['lds_bytes']} bytes of LDS"),
         ("sha256", obj["sha256"]),
         ("emulated", f"{report['wave_instructions']:,} wave instructions, "
-                     f"{report['wave_instructions_per_second'] / 1e6:.2f} million a second"),
+                     f"{report['wave_instructions_per_second'] / 1e6:.2f} million a second outside polls, "
+                     f"{report['timing']['matrix_instructions_per_second'] / 1e6:.2f} million matrix instructions"),
         ("time", f"{report['seconds']:.1f} s in all, {report['timing']['emulator_seconds']:.1f} s emulator, "
                  f"{report['timing']['check_seconds']:.1f} s checks"),
         ("peak memory", f"{report['peak_memory_bytes'] / 2**30:.2f} GiB"),
