@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from kimi_k3_specdec import _native
-from kimi_k3_specdec.cli import application
+from kimi_k3_specdec import _native, cli
+from kimi_k3_specdec.cli import answer, application
 
 EXAMPLE = _native.example_deployment()
 
@@ -171,6 +171,29 @@ def test_neither_torch_nor_vllm_is_imported(tmp_path: Path) -> None:
               "assert not {'torch', 'vllm', 'numpy'} & set(sys.modules), 'imported'\n")
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["FILE"], ["FILE", "--json"], ["--json", "FILE"], ["FILE", "--no-debug"],
+                                   ["--json", "--json", "FILE"], ["BAD"], ["BAD", "--json"], ["NONE"], ["FILE", "FILE"],
+                                   ["--jsn", "FILE"], []], ids=" ".join)
+def test_the_short_way_says_what_the_parser_says(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check FILE` does without the command-line parser; nobody can tell."""
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(EXAMPLE)
+    bad.write_text(with_sections(scheduler_config={"max_num_seqs": 16}))
+    places = {"FILE": str(good), "BAD": str(bad), "NONE": str(tmp_path / "none")}
+    words = [places.get(word, word) for word in words]
+    monkeypatch.setattr(sys, "argv", ["kimi-k3-specdec", "check", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    shown = capsys.readouterr()
+    result = check(*words)
+    assert (ended.value.code or 0, shown.out) == (result.exit_code, result.stdout)
+    assert answer.plain(words) is not None or result.exit_code in (0, 2)
+    if answer.plain(words) is not None:
+        assert shown.err == result.stderr
 
 
 def fuzzed(case: tuple[int, int, bytes]) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 
 from .. import _native
-from ..errors import UserError
-from .examination import show
-from .input import read
-from .messages import DIFFERENT, refusals
+from .answer import answer
+from .messages import refusals
 
 HELP = (
     "Say whether a deployment is served by the specialised decode, and everything to change where it is not.\n\n"
@@ -39,8 +36,6 @@ class CheckCommand(TyperCommand):
 
 CLASS = CheckCommand
 
-FILE_HINT = "name a JSON file, or `-` for stdin; `--example` prints a deployment"
-
 
 def command(
     context: typer.Context,
@@ -55,40 +50,4 @@ def command(
         if example or schema:
             sys.stdout.write(_native.example_deployment() if example else _native.deployment_schema() + "\n")
             return
-        examination = json.loads(_native.examine(deployment_text(file, context.meta.get(SERVE))))
-        add_code_object(examination)
-    if as_json:
-        print(json.dumps(examination, indent=1))
-    else:
-        show(examination)
-    if not examination["served"]:
-        raise typer.Exit(DIFFERENT)
-
-
-def deployment_text(file: str | None, serve_arguments: list[str] | None) -> str:
-    """The deployment as JSON, from wherever it was given."""
-    if serve_arguments is not None and file is not None:
-        raise UserError(f"both `{file}` and `-- ARGUMENTS` are given", "give one of them")
-    if serve_arguments is not None:
-        from .serve_arguments import deployment
-
-        return json.dumps(deployment(serve_arguments), default=repr)
-    if file is None:
-        raise UserError("no deployment given", "name a JSON file, `-` for stdin, or `-- ARGUMENTS` of `vllm serve`")
-    return read(file, FILE_HINT)
-
-
-def add_code_object(examination: dict[str, Any]) -> None:
-    """The size of the code object that serves the deployment, from the package's manifest."""
-    from .. import kernels
-
-    memory = examination["memory"]
-    if memory is None:
-        return
-    try:
-        image = kernels.code_object(memory["code_object"])
-    except kernels.KernelPackageError as error:
-        examination["warnings"].append(f"{error}; {error.hint}")
-        return
-    memory["buffers"]["code_object_bytes"] = len(image)
-    memory["total_bytes"] += len(image)
+    raise SystemExit(answer(file, context.meta.get(SERVE), as_json=as_json, debug=debug))

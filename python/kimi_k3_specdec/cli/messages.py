@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
 from .. import _native
 from ..errors import UserError
 
@@ -32,16 +30,16 @@ def refusals(debug: bool) -> Iterator[None]:
             raise
         print(f"error: {error}", file=sys.stderr)
         print(f"hint: {getattr(error, 'hint', 'run again with --debug for the traceback')}", file=sys.stderr)
-        raise typer.Exit(CANNOT_RUN) from None
-    except typer.Exit:
-        raise
+        raise SystemExit(CANNOT_RUN) from None
     except Exception as error:
-        if debug:
+        import typer
+
+        if debug or isinstance(error, typer.Exit):
             raise
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         print("hint: this is a defect of kimi-k3-specdec; report it with the traceback that --debug shows",
               file=sys.stderr)
-        raise typer.Exit(CANNOT_RUN) from None
+        raise SystemExit(CANNOT_RUN) from None
 
 
 @contextmanager
