@@ -1,6 +1,9 @@
-"""Options of all tests."""
+"""Options and fixtures of all tests."""
 
 from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,3 +19,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in getattr(found, "user_properties", ()):
             if name == "printed" and found.when == "call":
                 terminalreporter.write_line(text)
+
+
+@pytest.fixture
+def real_shapes_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Held by one test of all workers: two launches of the real shapes need more memory than most machines have."""
+    # The workers' folders of one session have one parent.
+    with (tmp_path_factory.getbasetemp().parent / "real_shapes.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

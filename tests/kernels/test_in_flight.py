@@ -12,6 +12,7 @@ BYTES = 48 << 10
 
 
 @pytest.mark.xdist_group("real shapes")
+@pytest.mark.usefixtures("real_shapes_alone")
 @pytest.mark.slow
 def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):
     """At least 48 KiB in every workgroup that has a task of the stage, although the polling wave holds none."""

@@ -15,6 +15,7 @@ from kimi_k3_specdec.reference.geometry import by_name
 from .conftest import report
 
 MOST_BYTES = 12 << 30
+pytestmark = pytest.mark.usefixtures("real_shapes_alone")
 pytestmark = pytest.mark.xdist_group("real shapes")
 
 
