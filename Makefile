@@ -9,8 +9,7 @@ PYTHON ?= python3
 #   make demo TORCH="torch --index-url URL"
 TORCH ?= 'torch>=2.10'
 DEMO_ARGS ?=
-# Tests of one group never run side by side: two launches of the real shapes need more memory than most machines have.
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+PYTEST_ARGS ?= -n 2
 
 VENV := .venv
 BIN := $(VENV)/bin

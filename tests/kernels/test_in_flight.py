@@ -11,7 +11,6 @@ STAGES = ("in_proj", "o_proj", "moe_in", "expert_down", "up")
 BYTES = 48 << 10
 
 
-@pytest.mark.xdist_group("real shapes")
 @pytest.mark.usefixtures("real_shapes_alone")
 @pytest.mark.slow
 def test_every_gemv_stage_waits_with_its_weights_under_way(record_property):

@@ -16,7 +16,6 @@ from .conftest import report
 
 MOST_BYTES = 12 << 30
 pytestmark = pytest.mark.usefixtures("real_shapes_alone")
-pytestmark = pytest.mark.xdist_group("real shapes")
 
 
 def real(first: int, last: int, requests: int, tokens: int, record_property: Callable[[str, object], None]) -> None:
