@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from . import special
+from .agreement import assert_agreement
 from .assembly import assembled, code_object, described, disassembled
 from .encodings import Instruction, matrix, registers_only
-from .expected import Oracle, differences
+from .expected import Oracle
 from .lines import all_lines
 from .matrix import products
 from .memory import Run, all_of_them, kernel, lanes_of, mismatches
 from .rows import BY_HAND, library
-from .state import execute
-from .test_alu import prepared, special_differences
 
 
 def entries(unit: str) -> list[str]:
@@ -55,19 +52,7 @@ def oracle() -> Oracle:
 @pytest.mark.parametrize("entry", [name for name in entries("wave") if not name.startswith("v_mfma")])
 def test_registers(oracle: Oracle, entry: str) -> None:
     """Registers afterwards, modifiers included, are those of the pseudocode."""
-    instruction = assembled(all_lines()[entry])
-    text = oracle.text(instruction)
-    assert text is not None
-    random = np.random.default_rng(list(instruction.code))
-    found: list[str] = []
-    for _ in range(6):
-        before = prepared(instruction, random)
-        after = execute(instruction.code, before)
-        if special.function_of(instruction.mnemonic):
-            found += special_differences(instruction, before, after)
-        else:
-            found += differences(instruction, oracle.expect(instruction, text, before), after, before)
-    assert not found, "\n".join(found[:8])
+    assert_agreement(oracle, assembled(all_lines()[entry]))
 
 
 def memory_entries() -> list[str]:

@@ -99,7 +99,7 @@ impl StageTasks {
         }
     }
 
-    /// The tasks that a place is dealt, in its order.
+    /// The tasks that a place is dealt, as the kernels walk them.
     fn at(&self, grid: u32, place: u32) -> impl Iterator<Item = u32> {
         let (first, end, stride) = if place < self.head_ctas {
             (place, self.head_tasks, self.head_ctas)
@@ -172,15 +172,13 @@ impl TaskTable {
         self.orders[stage as usize][self.stage(stage).place(self.grid, task) as usize]
     }
 
-    /// The place of a workgroup in a stage's order.
-    pub fn place(&self, stage: Stage, cta: u32) -> u32 {
-        let place = self.orders[stage as usize].iter().position(|at| *at == cta);
-        place.map_or(self.grid, |place| place as u32)
-    }
-
-    /// A workgroup's tasks of a stage, in its order.
-    pub fn tasks_of(&self, stage: Stage, cta: u32) -> impl Iterator<Item = u32> {
-        self.stage(stage).at(self.grid, self.place(stage, cta))
+    /// Each workgroup's tasks of a stage, in its order.
+    pub fn shares(&self, stage: Stage) -> Vec<Vec<u32>> {
+        let mut shares = vec![Vec::new(); self.grid as usize];
+        for (place, cta) in (0..).zip(&self.orders[stage as usize]) {
+            shares[*cta as usize] = self.stage(stage).at(self.grid, place).collect();
+        }
+        shares
     }
 
     /// The table as the kernels read it.
@@ -254,15 +252,15 @@ mod tests {
             };
             for stage in [Stage::InProj, Stage::Kda, Stage::OProj, Stage::ExpertDown, Stage::SharedDown, Stage::Up] {
                 let mut owner = vec![None; table.stage(stage).tasks as usize];
-                for cta in 0..grid {
-                    for task in table.tasks_of(stage, cta) {
+                for (cta, share) in (0..).zip(table.shares(stage)) {
+                    for task in share {
                         assert_eq!(owner[task as usize].replace(cta), None, "task {task} twice");
                         assert_eq!(table.cta(stage, task), cta);
                     }
                 }
                 assert!(owner.iter().all(Option::is_some), "{stage:?}");
             }
-            let least = (0..grid).map(|cta| table.tasks_of(Stage::SharedDown, cta).count()).min();
+            let least = table.shares(Stage::SharedDown).iter().map(Vec::len).min();
             assert!(least >= Some(1), "grid {grid}: a workgroup without a task behind the routing");
         }
     }
@@ -275,7 +273,7 @@ mod tests {
                 panic!("no table")
             };
             let mut workgroups = std::collections::BTreeMap::new();
-            (0..256).for_each(|cta| *workgroups.entry(table.tasks_of(stage, cta).count()).or_insert(0) += 1);
+            table.shares(stage).iter().for_each(|tasks| *workgroups.entry(tasks.len()).or_insert(0) += 1);
             workgroups.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(counts(1, Stage::OProj), [(0, 32), (2, 224)]);

@@ -37,6 +37,20 @@ fn exchange(symbol: &str, options: Options) -> (Result<Vec<u32>, EmulatorError>,
     (words, races)
 }
 
+/// Moves rows to and fro in four launches that nothing but their order separates; the rows, and the races.
+fn shift(options: Options) -> (Vec<u32>, Vec<RaceReport>) {
+    let mut emulator = Emulator::new(options);
+    let module = emulator.load(code()).unwrap();
+    let rows = [0, 1].map(|_| buffer(&mut emulator, 0, u64::from(GROUPS) * 512, "rows"));
+    for step in 0..4 {
+        let arguments = Kernarg::new().pointer(rows[step % 2]).pointer(rows[1 - step % 2]).pointer(rows[0]);
+        launch(&mut emulator, 0, module, "shift", (GROUPS, 128), arguments.word(GROUPS).word(0)).unwrap();
+    }
+    emulator.synchronize().unwrap();
+    let races = emulator.races();
+    (read_words(&emulator, rows[0], 512), races)
+}
+
 /// What every workgroup must compute: two rounds, read in reverse.
 fn expected() -> Vec<u32> {
     let rounds = |item: u32| (FIRST_TAG * 2 + 1) * 1000 + 2 * (127 - item);
@@ -136,16 +150,9 @@ fn ranks_meet_at_system_scope_only() {
 
 #[test]
 fn launches_of_a_rank_follow_each_other_and_see_plain_stores() {
-    let mut emulator = Emulator::new(checked(1));
-    let module = emulator.load(code()).unwrap();
-    let rows = [0, 1].map(|_| buffer(&mut emulator, 0, u64::from(GROUPS) * 512, "rows"));
-    for step in 0..4 {
-        let arguments = Kernarg::new().pointer(rows[step % 2]).pointer(rows[1 - step % 2]).pointer(rows[0]);
-        launch(&mut emulator, 0, module, "shift", (GROUPS, 128), arguments.word(GROUPS).word(0)).unwrap();
-    }
-    emulator.synchronize().unwrap();
-    assert!(emulator.races().is_empty(), "{}", emulator.races()[0]);
-    assert_eq!(read_words(&emulator, rows[0], 512), [4; 512]);
+    let (words, races) = shift(checked(1));
+    assert!(races.is_empty(), "{}", races[0]);
+    assert_eq!(words, [4; 512]);
 }
 
 #[test]
@@ -209,14 +216,7 @@ fn weak_memory_shows_mistakes_in_the_results_and_nothing_else() {
 
 #[test]
 fn weak_memory_is_written_back_by_the_end_of_the_launch() {
-    let mut emulator = Emulator::new(Options { weak_memory: true, ..checked(2) });
-    let module = emulator.load(code()).unwrap();
-    let rows = [0, 1].map(|_| buffer(&mut emulator, 0, u64::from(GROUPS) * 512, "rows"));
-    for step in 0..4 {
-        let arguments = Kernarg::new().pointer(rows[step % 2]).pointer(rows[1 - step % 2]).pointer(rows[0]);
-        launch(&mut emulator, 0, module, "shift", (GROUPS, 128), arguments.word(GROUPS).word(0)).unwrap();
-    }
-    emulator.synchronize().unwrap();
-    assert_eq!(read_words(&emulator, rows[0], 512), [4; 512]);
-    assert!(emulator.races().is_empty());
+    let (words, races) = shift(Options { weak_memory: true, ..checked(2) });
+    assert_eq!(words, [4; 512]);
+    assert!(races.is_empty(), "{}", races[0]);
 }

@@ -2,10 +2,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 use specdec_core::abi::LayerKind;
-use specdec_core::config::{
-    self, json::parse, ConfigError, CudaGraphMode, DecodeConfig, Deployment, Target, TextConfig,
-};
+use specdec_core::config::json::{parse, Parsed};
+use specdec_core::config::{self, ConfigError, CudaGraphMode, DecodeConfig, Deployment, Target, TextConfig};
 
 use crate::error;
 
@@ -28,12 +29,16 @@ pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("M1C_QLENS", PyTuple::new(py, config::M1C_QLENS)?)
 }
 
+fn parsed<T: DeserializeOwned + Serialize>(text: &str) -> PyResult<Parsed<T>> {
+    parse(text).map_err(|e| error::refused(e.to_string(), e.hint()))
+}
+
 fn deployment(text: &str) -> PyResult<Deployment> {
-    parse(text).map(|parsed| parsed.value).map_err(|e| error::refused(e.to_string(), e.hint()))
+    parsed(text).map(|parsed| parsed.value)
 }
 
 fn text(text_config_json: &str) -> PyResult<TextConfig> {
-    parse(text_config_json).map(|parsed| parsed.value).map_err(|e| error::refused(e.to_string(), e.hint()))
+    parsed(text_config_json).map(|parsed| parsed.value)
 }
 
 fn refused(error: &ConfigError) -> PyErr {
@@ -132,7 +137,7 @@ pub fn decode_config(deployment_json: &str) -> PyResult<Option<(Settings, Vec<Lo
 /// The examination of a deployment as JSON: what `check` prints. Raises `Refused` with the JSON path.
 #[pyfunction]
 pub fn examine(deployment_json: &str) -> PyResult<String> {
-    let parsed = parse::<Deployment>(deployment_json).map_err(|e| error::refused(e.to_string(), e.hint()))?;
+    let parsed = parsed::<Deployment>(deployment_json)?;
     let mut examination = config::examine(&parsed.value).map_err(|e| refused(&e))?;
     examination.warnings.splice(0..0, parsed.warnings);
     config::json::write(&examination).map_err(|e| error::refused(e, "report this as a defect"))

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xeb07d9869807fbb0
+#define SPECDEC_ABI_HASH 0x171c75e4af76c862
 
 namespace specdec {
 namespace abi {

@@ -22,6 +22,11 @@ impl Deployment {
     }
 }
 
+/// The reasons whose checks hold, in order.
+fn those_that_hold<T>(checks: impl IntoIterator<Item = (bool, T)>) -> Vec<T> {
+    checks.into_iter().filter_map(|(holds, reason)| holds.then_some(reason)).collect()
+}
+
 /// Every reason why `target` does not serve the deployment (empty: it does). From the configuration alone; weights and
 /// caches are checked when they are there.
 pub fn unsupported(deployment: &Deployment, target: &Target) -> Vec<Refusal> {
@@ -81,7 +86,7 @@ fn table(deployment: &Deployment, target: &Target) -> Vec<Refusal> {
         ),
         (model_config.hf_text_config.attn_res_block_size.is_none(), Refusal::NoAttnRes),
     ];
-    checks.into_iter().filter_map(|(refused, reason)| refused.then_some(reason)).collect()
+    those_that_hold(checks)
 }
 
 /// A bf16 convolution state and an f32 recurrent state. Upstream's check forgets `mamba_ssm_cache_dtype` and finds it
@@ -118,7 +123,7 @@ pub fn every_step_reason(deployment: &Deployment, target: &Target) -> Vec<Refusa
             Refusal::Dcp1OutsideM1c { speculative_tokens, max_num_seqs },
         ),
     ];
-    checks.into_iter().filter_map(|(refused, reason)| refused.then_some(reason)).collect()
+    those_that_hold(checks)
 }
 
 /// What M1 lacks, all of it.
@@ -132,7 +137,7 @@ pub fn m1_reasons(deployment: &Deployment) -> Vec<M1Reason> {
         (!FP8_KV.contains(&deployment.cache_config.cache_dtype.as_str()), M1Reason::KvCache),
         (!(environment.use_aiter && environment.use_aiter_fp4bmm), M1Reason::Fp4Bmm),
     ];
-    checks.into_iter().filter_map(|(lacks, reason)| lacks.then_some(reason)).collect()
+    those_that_hold(checks)
 }
 
 /// Parts into which M1c splits a request's KV, by the rows that it verifies.
@@ -163,7 +168,7 @@ pub fn every_platform_reason(deployment: &Deployment, target: &Target) -> Vec<Re
         (platform.gfx.as_deref().is_some_and(|gfx| gfx != needed.gfx), Refusal::OtherGpu { needed }),
         (found != needed.compute_units, Refusal::ComputeUnits { found, needed: needed.compute_units }),
     ];
-    checks.into_iter().filter_map(|(refused, reason)| refused.then_some(reason)).collect()
+    those_that_hold(checks)
 }
 
 /// What upstream does not refuse and we must (spec/field.md, spec/vllm.md): they defeat the fail-stop or the layouts.
@@ -181,7 +186,7 @@ fn own_reasons(deployment: &Deployment) -> Vec<Refusal> {
         (environment.mla_disable, Refusal::MlaDisabled),
         (!matches!(found, SituV2::Auto | SituV2::A4w4), Refusal::SituV2Mode { found }),
     ];
-    checks.into_iter().filter_map(|(refused, reason)| refused.then_some(reason)).collect()
+    those_that_hold(checks)
 }
 
 /// Whether these graphs capture every decode step in pieces, so that none of them is specialised.

@@ -47,12 +47,11 @@ impl Builder<'_> {
 
     /// Workgroup stages: an entry barrier behind the waits, a barrier per task, a flag if rows were written.
     pub(super) fn workgroups(&mut self, moment: &Moment, row: &StageProtocol, rank: usize) {
-        let grid = moment.table.grid;
-        for cta in 0..grid {
-            // Route does its work once in every workgroup, whatever its table says.
-            let own = |write: &Access| write.phase == Phase::BeforeEntry;
-            let tasks: Vec<u32> =
-                if row.writes.iter().any(own) { Vec::new() } else { moment.table.tasks_of(row.stage, cta).collect() };
+        // Route does its work once in every workgroup, whatever its table says.
+        let own = |write: &Access| write.phase == Phase::BeforeEntry;
+        let is_route = row.writes.iter().any(own);
+        for (cta, share) in (0..).zip(moment.table.shares(row.stage)) {
+            let tasks = if is_route { Vec::new() } else { share };
             if row.unit == Unit::Workgroup && tasks.is_empty() {
                 continue;
             }

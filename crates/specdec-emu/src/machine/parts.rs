@@ -3,6 +3,13 @@
 use super::emulator::Emulator;
 use super::error::EmulatorError;
 use super::memory::{Allocation, Memory};
+use super::tap::Tap;
+
+/// An address as its exchange region and index, where one is watched there, and as its allocation and offset.
+pub(super) fn named_place(memory: &Memory, tap: &Tap, address: u64) -> String {
+    let place = memory.place(address);
+    tap.place(address).map_or(place.clone(), |region| format!("{region} ({place})"))
+}
 
 /// Equal parts of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]

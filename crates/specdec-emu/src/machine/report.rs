@@ -1,5 +1,6 @@
 //! Where waves are and what they wait for, in words.
 
+use super::parts::named_place;
 use std::collections::HashMap;
 
 use super::action::Action;
@@ -78,9 +79,6 @@ fn missing(residency: &Residency, slot: &Slot) -> Vec<u32> {
 fn places(shared: &Shared, wave: usize) -> Vec<String> {
     let mut addresses = shared.parking.places(wave).to_vec();
     addresses.dedup();
-    let named = addresses.iter().take(MAX_PLACES).map(|&address| {
-        let place = shared.memory.place(address);
-        shared.tap.place(address).map_or(place.clone(), |region| format!("{region} ({place})"))
-    });
+    let named = addresses.iter().take(MAX_PLACES).map(|&address| named_place(&shared.memory, &shared.tap, address));
     named.collect()
 }

@@ -1,5 +1,6 @@
 //! From sightings to reports: source lines, names of places, one report for each pair of source places.
 
+use crate::machine::parts::named_place;
 use std::collections::{BTreeMap, HashMap};
 
 use super::report::{RaceAccess, RaceKind, RaceReport};
@@ -74,6 +75,5 @@ fn place_of(sighting: &Sighting, memory: &Memory, tap: &Tap) -> String {
     if sighting.kind == RaceKind::Lds {
         return format!("LDS + {:#x}", sighting.address);
     }
-    let place = memory.place(sighting.address);
-    tap.place(sighting.address).map_or(place.clone(), |region| format!("{region} ({place})"))
+    named_place(memory, tap, sighting.address)
 }
