@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,14 @@ def report(*words: object, exit_code: int = 0) -> dict[str, Any]:
     """The JSON of `kimi-k3-specdec run WORDS`, which ends with `exit_code`."""
     result = invoke("run", "--json", *words)
     assert result.exit_code == exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def report_of_a_process(*words: object) -> dict[str, Any]:
+    """The same of a process of its own: its peak is its own, and its memory goes with it."""
+    command = [sys.executable, "-m", "kimi_k3_specdec", "run", "--json", *(str(w) for w in words)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
     return json.loads(result.stdout)
 
 

@@ -12,7 +12,7 @@ from kimi_k3_specdec.decoding.options import RunOptions
 from kimi_k3_specdec.decoding.outcome import Outcome
 from kimi_k3_specdec.reference.geometry import by_name
 
-from .conftest import report
+from .conftest import report_of_a_process
 
 MOST_BYTES = 12 << 30
 pytestmark = pytest.mark.usefixtures("real_shapes_alone")
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("real_shapes_alone")
 
 def real(first: int, last: int, requests: int, tokens: int, record_property: Callable[[str, object], None]) -> None:
     """A launch that is equal to the reference on every rank, in bounded memory; its times are printed."""
-    found = report("--geometry", "k3", "--ranks", 8, "--layers", f"{first}-{last}", "--requests", requests,
-                   "--speculative-tokens", tokens)
+    found = report_of_a_process("--geometry", "k3", "--ranks", 8, "--layers", f"{first}-{last}", "--requests", requests,
+                                "--speculative-tokens", tokens)
     assert found["equal"] and found["max_error_over_tolerance"] <= 1
     assert found["specialized_layers"] == last - first + 1 and found["launches_per_step"] == 1
     record_property("printed", f"k3 layers {first}-{last}, {found['rows']} rows: {found['seconds']:.0f} s, of them "
