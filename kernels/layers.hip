@@ -3,6 +3,7 @@
 // Every workgroup of every rank walks the same stages in the same order; what it does in a stage is in the task table.
 // See docs/design.md for the exchanges, and crates/specdec-core/src/event_graph for why no region is overwritten early.
 #include "specdec/geometry_generated.hpp"
+#include "stages/begin.hpp"
 #include "stages/down.hpp"
 #include "stages/expert_up.hpp"
 #include "stages/hidden_gemv.hpp"
@@ -14,30 +15,15 @@
 #include "stages/scrub.hpp"
 #include "stages/seam_dots.hpp"
 #include "stages/seam_mix.hpp"
+#include "stages/self_test.hpp"
 #include "stages/up.hpp"
 
 namespace specdec {
 
 template <class G>
 SPECDEC_DEVICE void run_layers() {
-  Context context;
-  {
-    auto& args = arch::kernel_arguments<LaunchArgs>();
-    context.cta = arch::workgroup_id();
-    context.grid = args.grid;
-    context.thread = arch::thread_id();
-    context.lane = context.thread % abi::WAVE_SIZE;
-    context.wave = arch::uniform(context.thread / abi::WAVE_SIZE);
-    context.rank = args.rank;
-    context.rows = args.rows;
-    const uint32_t epoch = arch::uniform(arch::load_system(args.epoch));
-    context.epoch_tag = epoch % abi::TAG_EPOCHS * abi::TAG_LAYERS;
-    context.peer_half = epoch % 2 * G::kPeerHalfBytes;
-    context.failed = 0;
-    context.layer_in_run = 0;
-    if (context.thread == 0) workgroup_failed = 0;
-  }
-  context.barrier();
+  auto& first = *arch::constant<abi::LayerDescriptor>(arch::kernel_arguments<LaunchArgs>().layers);
+  Context context = begin<G>(first.layer);
 
 #pragma clang loop unroll(disable)
   for (;;) {
@@ -69,7 +55,8 @@ SPECDEC_DEVICE void run_layers() {
     }
     if (context.layer_in_run + 1 == context.args().num_layers) {
       scrub<G>(context);
-      return output<G>(context);
+      output<G>(context);
+      return end(context);
     }
     ++context.layer_in_run;
   }
@@ -82,4 +69,8 @@ SPECDEC_DEVICE void run_layers() {
 
 SPECDEC_KERNEL layers([[maybe_unused]] specdec::abi::LaunchArgs args) {
   specdec::run_layers<specdec::geometry::SPECDEC_BUILD(SPECDEC_GEOMETRY, SPECDEC_RANKS)>();
+}
+
+SPECDEC_KERNEL self_test([[maybe_unused]] specdec::abi::LaunchArgs args) {
+  specdec::self_test<specdec::geometry::SPECDEC_BUILD(SPECDEC_GEOMETRY, SPECDEC_RANKS)>();
 }

@@ -22,7 +22,7 @@ SPECDEC_DEVICE void output(Context& context) {
   if (!context.failed) *arch::global<uint32_t>(args.delta + (uint64_t(row) * G::kHidden + column) * 2) = sum;
   // Every workgroup has read the epoch: these sums depend on a task of each. A failed step stays open.
   if (task == 0 && context.lane == 0 && context.failed == 0 && (args.flags & abi::LAST_OF_STEP))
-    arch::store_system(args.epoch, arch::load_system(args.epoch) + 1);
+    arch::store_system(context.header(kEpoch), arch::load_system(context.header(kEpoch)) + 1);
 }
 
 }  // namespace specdec

@@ -101,8 +101,8 @@ class World:
             for layer in self.layers if geometry.layer_kind(layer) == "kda"
         }
         code_object = kernels.code_object(_native.geometry(geometry.name, shape.ranks)["code_object"])
-        self.engine = _native.Engine(geometry.name, shape.ranks, [code_object], schedule_seed=schedule_seed,
-                                     stall=stall, timeout_seconds=timeout_seconds)
+        self.engine = _native.Unlinked(geometry.name, shape.ranks, [code_object], schedule_seed=schedule_seed,
+                                       stall=stall, timeout_seconds=timeout_seconds).link()
         self._registered: set[int] = set()
         for rank in range(shape.ranks):
             self._bind(rank)

@@ -63,7 +63,7 @@ def test_a_lost_tag_names_the_waiters() -> None:
 
 def test_an_error_of_the_machine_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was not stored: here a budget far too small."""
-    monkeypatch.setattr(_native, "Engine", partial(_native.Engine, budget=20_000))
+    monkeypatch.setattr(_native, "Unlinked", partial(_native.Unlinked, budget=20_000))
     failure = report("--steps", 1, exit_code=1)["failure"]
     assert failure["kind"] == "machine" and failure["message"].startswith("instruction budget passed")
     assert failure["layer"] == 1 and failure["hint"]

@@ -245,13 +245,9 @@ pub struct LaunchArgs {
     pub scratch: u64,
     /// Every rank's peer buffer as this rank reaches it, past the head.
     pub peers: [u64; MAX_RANKS as usize],
-    /// u32: this rank's epoch.
-    pub epoch: u64,
-    /// `Health`.
+    /// `HealthHeader`, and a `FailureRecord` per workgroup behind it.
     pub health: u64,
-    /// u32 in the output rank's peer head: this rank's alarm.
-    pub alarm: u64,
-    /// u32: a host's request to give up at once.
+    /// u32: a host's request to give up at once; a launch that must not run sets it too.
     pub abort: u64,
     /// Witness buffer, or null (spec: DESIGN "Witness").
     pub witness: u64,
@@ -299,6 +295,12 @@ pub enum FailureReason {
     Abort = 3,
     /// A state slot or an accepted count is out of range.
     Metadata = 4,
+    /// The step number that came with the metadata is not this step's.
+    StaleMetadata = 5,
+    /// Another launch of this rank was still running.
+    Busy = 6,
+    /// A pair has the right tag and another payload than its source stored; only the start-up test can tell.
+    Corrupt = 7,
 }
 
 /// The first failure of one workgroup.
@@ -323,10 +325,29 @@ pub struct FailureRecord {
     pub clock: u32,
 }
 
-/// Words of a rank's health buffer before its records.
+/// The words of a rank that host and kernels both write, one cache line at the start of its health buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct HealthHeader {
+    /// Not 0 once a workgroup has given up; stays.
+    pub failed: u32,
+    /// Steps that this rank has finished: the number of the step that runs next.
+    pub epoch: u32,
+    /// 1 while a launch runs.
+    pub busy: u32,
+    /// Number of the step that the metadata is for; the host writes it in stream order with the metadata.
+    pub step: u32,
+    /// Zero; keeps what the host reads of a rank in one line.
+    pub reserved: [u32; 12],
+}
+
+/// Bytes of a rank's health buffer before its records.
 pub const HEALTH_HEADER_BYTES: u32 = 64;
-/// Bytes of a peer buffer before its pairs: alarm words.
+/// Bytes of a peer buffer before its pairs: an alarm word per rank, the tag of the step and layer in which that rank
+/// gave up, or 0.
 pub const PEER_HEAD_BYTES: u32 = 256;
+
+const _: () = assert!(std::mem::size_of::<HealthHeader>() == HEALTH_HEADER_BYTES as usize);
 
 /// FNV-1a of the files that host and kernels compile in: structs, offsets, dimensions, task tables. Host and kernels
 /// that were built from different ones refuse each other.

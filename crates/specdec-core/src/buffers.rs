@@ -5,6 +5,7 @@ use std::mem::size_of;
 use serde::Serialize;
 
 use crate::abi::{LayerDescriptor, StateGroup};
+use crate::engine::REPORT_BYTES;
 use crate::geometry::Shard;
 use crate::health;
 use crate::layout::Layout;
@@ -21,12 +22,12 @@ pub struct RankBuffers {
     pub scratch_bytes: u64,
     /// Exchanges between ranks: uncached, mapped by every rank.
     pub peer_bytes: u64,
-    /// Failure records.
+    /// The header, and failure records.
     pub health_bytes: u64,
-    /// The step's epoch.
-    pub epoch_bytes: u64,
     /// The host's word to give up, pinned host memory.
     pub abort_bytes: u64,
+    /// What the device says at the end of a step, pinned host memory.
+    pub report_bytes: u64,
     /// Layer descriptors.
     pub descriptor_bytes: u64,
     /// State groups.
@@ -41,8 +42,8 @@ impl RankBuffers {
             scratch_bytes: layout.scratch_bytes,
             peer_bytes: layout.peer_bytes(),
             health_bytes: health::bytes(shard.geometry.grid),
-            epoch_bytes: WORD_BYTES,
             abort_bytes: WORD_BYTES,
+            report_bytes: REPORT_BYTES,
             descriptor_bytes: size_of::<LayerDescriptor>() as u64 * u64::from(shard.geometry.num_layers),
             state_group_bytes: size_of::<StateGroup>() as u64 * MAX_GROUPS,
         }
@@ -53,8 +54,8 @@ impl RankBuffers {
         self.scratch_bytes
             + self.peer_bytes
             + self.health_bytes
-            + self.epoch_bytes
             + self.abort_bytes
+            + self.report_bytes
             + self.descriptor_bytes
             + self.state_group_bytes
     }

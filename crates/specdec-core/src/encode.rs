@@ -58,8 +58,8 @@ encode_structs! {
         reserved,
     }
     LaunchArgs {
-        layers, groups, stages, scratch, peers, epoch, health, alarm, abort, witness, prefix, blocks, delta, core,
-        blocks_row_stride, block_stride, timeout_ticks, num_layers, rows, rows_per_request, requests, rank, grid,
+        layers, groups, stages, scratch, peers, health, abort, witness, prefix, blocks, delta, core, blocks_row_stride,
+        block_stride, timeout_ticks, num_layers, rows, rows_per_request, requests, rank, grid,
         flags, reserved,
     }
     FailureRecord { reason, stage, layer, offset, wanted, seen, source, clock }

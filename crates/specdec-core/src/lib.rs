@@ -16,6 +16,7 @@ pub mod geometry;
 pub mod health;
 pub mod ids;
 pub mod layout;
+pub mod null_device;
 pub mod orders;
 pub mod plan;
 pub mod protocol;

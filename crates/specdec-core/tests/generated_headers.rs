@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::path::PathBuf;
 
-use specdec_core::abi::{self, LaunchArgs, LayerDescriptor, SeamWeights, StateGroup};
+use specdec_core::abi::{self, HealthHeader, LaunchArgs, LayerDescriptor, SeamWeights, StateGroup};
 use specdec_core::event_graph::hops_markdown;
 use specdec_core::geometry::{Shard, K3, NANO};
 use specdec_core::layout::{Layout, WitnessLayout};
@@ -42,6 +42,7 @@ fn abi_header_is_current() {
         "Stage",
         "FailureReason",
         "FailureRecord",
+        "HealthHeader",
         "LaunchArgs",
         "LayerDescriptor",
         "StateGroup",
@@ -72,9 +73,10 @@ fn abi_header_is_current() {
             conv_state, conv_slot_stride, conv_channel_stride, conv_token_stride, recurrent_state,
             recurrent_slot_stride, num_slots, state_group, kind, layer, num_blocks, block_write, gate_lower_bound,
             o_norm_eps, latent_eps;
+        HealthHeader: failed, epoch, busy, step;
         StateGroup: state_indices, num_accepted, row_stride;
-        LaunchArgs: layers, groups, stages, scratch, peers, epoch, health, alarm, abort, witness, prefix, blocks,
-            delta, core, blocks_row_stride, block_stride, timeout_ticks, num_layers, rows, rows_per_request,
+        LaunchArgs: layers, groups, stages, scratch, peers, health, abort, witness, prefix, blocks, delta,
+            core, blocks_row_stride, block_stride, timeout_ticks, num_layers, rows, rows_per_request,
             requests, rank, grid, flags;
     }
     out.push_str("}  // namespace specdec::abi\n");

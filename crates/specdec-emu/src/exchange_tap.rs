@@ -2,7 +2,6 @@
 
 use specdec_core::abi::{LayerDescriptor, PEER_HEAD_BYTES};
 use specdec_core::engine::{Engine, EngineError};
-use specdec_core::ids::Rank;
 use specdec_core::layout::Region;
 
 use crate::machine::{Emulator, EmulatorError, TapForm, TapRegion};
@@ -12,7 +11,7 @@ use crate::machine::{Emulator, EmulatorError, TapForm, TapRegion};
 pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorError>> {
     let layout = engine.layout().clone();
     let num_layers = u64::from(engine.shard().geometry.num_layers);
-    for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+    for rank in engine.members().collect::<Vec<_>>() {
         // Race reports name the layer whose descriptor a wave has read last.
         let descriptors = engine.descriptors(rank)?.0;
         engine.device.watch_rows(descriptors, size_of::<LayerDescriptor>() as u64, num_layers);
@@ -46,7 +45,7 @@ pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorEr
 
 /// Forgets what was recorded; goes on watching.
 pub fn clear(engine: &mut Engine<Emulator>) {
-    for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+    for rank in engine.members().collect::<Vec<_>>() {
         for id in Region::ALL.map(|region| region as u32) {
             for tag in engine.device.tap_tags(rank, id) {
                 drop(engine.device.take_tap(rank, id, tag));

@@ -2,7 +2,6 @@
 
 use specdec_core::abi::{Stage, NUM_STAGES};
 use specdec_core::engine::{Engine, EngineError};
-use specdec_core::ids::Rank;
 
 use crate::machine::{Emulator, EmulatorError, Label, SourceLine};
 
@@ -19,7 +18,7 @@ const MLP: u8 = 1;
 
 /// Counts by stage from now on, on every rank.
 pub fn start(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorError>> {
-    for rank in (0..engine.shard().ranks).map(|rank| Rank(rank as u8)) {
+    for rank in engine.members().collect::<Vec<_>>() {
         let module = engine.module(rank)?;
         engine.device.count(module, NUM_BINS, label)?;
     }

@@ -6,7 +6,9 @@ mod machine_rig;
 use machine_rig::{buffer, compile, launch, read_words, Kernarg};
 use specdec_core::device::{Device, MemoryKind};
 use specdec_core::ids::{DeviceAddress, Rank};
-use specdec_emu::machine::{Emulator, Fault, ModuleHandle, Options, Stall, Statistics, TapForm, TapRegion};
+use specdec_emu::machine::{
+    Emulator, Fault, ModuleHandle, Options, Stall, Statistics, StoreFault, StorePlace, TapForm, TapRegion,
+};
 use specdec_emu::op::Op;
 
 const GROUPS: u32 = 4;
@@ -160,7 +162,7 @@ fn a_corrupted_store_fires_once_and_changes_one_value() {
     let module = emulator.load(&compile("exchange")).unwrap();
     let ranks = swap(&mut emulator, module, 1);
     emulator.watch(pairs_region(0, ranks[0].0));
-    let fault = emulator.inject(Fault::CorruptStore { region: (Rank(0), 7), rank: Rank(1), occurrence: 70, xor: 0x10 });
+    let fault = emulator.inject(Fault::Store(place(70), StoreFault::Corrupt(0x10)));
     emulator.synchronize().unwrap();
     assert!(emulator.has_fired(fault));
     let (got, wanted) = (read_words(&emulator, ranks[0].1, PAIRS), &expected(1)[0]);
@@ -177,4 +179,71 @@ fn a_skipped_instruction_fires_once() {
     let error = emulator.synchronize().unwrap_err();
     assert!(emulator.has_fired(fault));
     assert!(error.to_string().starts_with("deadlock"), "{error}");
+}
+
+/// Rank 1's pair stores into the tap region of rank 0.
+fn place(occurrence: u64) -> StorePlace {
+    StorePlace { region: (Rank(0), 7), rank: Rank(1), occurrence }
+}
+
+#[test]
+fn a_lost_store_is_waited_for_in_vain() {
+    let mut emulator = Emulator::new(two_ranks(1, 20));
+    let module = emulator.load(&compile("exchange")).unwrap();
+    let ranks = swap(&mut emulator, module, 1);
+    emulator.watch(pairs_region(0, ranks[0].0));
+    let fault = emulator.inject(Fault::Store(place(33), StoreFault::Drop));
+    let error = emulator.synchronize().unwrap_err();
+    assert!(emulator.has_fired(fault));
+    assert!(error.to_string().starts_with("deadlock"), "{error}");
+}
+
+#[test]
+fn a_late_store_arrives_when_launches_of_its_rank_have_ended() {
+    let mut emulator = Emulator::new(two_ranks(1, 20));
+    let module = emulator.load(&compile("exchange")).unwrap();
+    let ranks = swap(&mut emulator, module, 1);
+    emulator.watch(pairs_region(0, ranks[0].0));
+    // Rank 1's own launch needs nothing of it, so it ends, and the store arrives with its end: rank 0 goes on.
+    let fault = emulator.inject(Fault::Store(place(33), StoreFault::Delay(1)));
+    emulator.synchronize().unwrap();
+    assert!(emulator.has_fired(fault));
+    for (rank, wanted) in ranks.iter().zip(expected(1)) {
+        assert_eq!(read_words(&emulator, rank.1, PAIRS), wanted);
+    }
+}
+
+#[test]
+fn a_stalled_wave_goes_on_when_its_time_has_come() {
+    for seed in 0..4 {
+        let mut emulator = Emulator::new(two_ranks(seed, 20));
+        let module = emulator.load(&compile("exchange")).unwrap();
+        let ranks = swap(&mut emulator, module, 2);
+        let fault = emulator.inject(Fault::Stall {
+            rank: Rank(1),
+            op: Op::GlobalStoreDwordx2,
+            occurrence: 5,
+            ticks: 7_000_000,
+        });
+        emulator.synchronize().unwrap();
+        assert!(emulator.has_fired(fault) && emulator.ticks() > 7_000_000);
+        for (rank, wanted) in ranks.iter().zip(expected(2)) {
+            assert_eq!(read_words(&emulator, rank.1, PAIRS), wanted);
+        }
+    }
+}
+
+#[test]
+fn a_lost_copy_leaves_what_was_there() {
+    let mut emulator = Emulator::new(two_ranks(0, 20));
+    let word = buffer(&mut emulator, 0, 4, "word");
+    emulator.write(word, &[1, 0, 0, 0]).unwrap();
+    let fault = emulator.inject(Fault::LoseCopy { rank: Rank(0), occurrence: 1 });
+    for value in 2..5_u8 {
+        emulator.queue_write(Rank(0), word, &[value, 0, 0, 0]).unwrap();
+        emulator.synchronize().unwrap();
+        let seen = read_words(&emulator, word, 1)[0];
+        assert_eq!(seen, if value == 3 { 2 } else { u32::from(value) });
+    }
+    assert!(emulator.has_fired(fault));
 }

@@ -73,6 +73,15 @@ fn sentence(failure: &Failure) -> String {
         }
         reason if reason == FailureReason::Poison as u32 => format!("saw that rank {} had failed", record.source),
         reason if reason == FailureReason::Abort as u32 => "was asked to give up".into(),
+        reason if reason == FailureReason::StaleMetadata as u32 => {
+            format!("did not begin: its metadata is of step {}, this is step {}", record.seen, record.wanted)
+        }
+        reason if reason == FailureReason::Corrupt as u32 => {
+            format!("read {:#x} where rank {} had stored {:#x}", record.seen, record.source, record.wanted)
+        }
+        reason if reason == FailureReason::Busy as u32 => {
+            "did not begin: another launch of this rank was still running".into()
+        }
         _ => format!(
             "request {}: state slot or accepted count {} is out of range",
             record.offset,

@@ -54,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
+    module.add_class::<engine::PyUnlinked>()?;
     module.add_class::<engine::PyEngine>()?;
     module.add_class::<emulator::PyMachine>()?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0x171c75e4af76c862
+#define SPECDEC_ABI_HASH 0xa86ccb037881f985
 
 namespace specdec {
 namespace abi {
@@ -91,6 +91,9 @@ enum class FailureReason : uint32_t {
   Poison = 2,
   Abort = 3,
   Metadata = 4,
+  StaleMetadata = 5,
+  Busy = 6,
+  Corrupt = 7,
 };
 
 struct FailureRecord {
@@ -104,15 +107,21 @@ struct FailureRecord {
   uint32_t clock;
 };
 
+struct HealthHeader {
+  uint32_t failed;
+  uint32_t epoch;
+  uint32_t busy;
+  uint32_t step;
+  uint32_t reserved[12];
+};
+
 struct LaunchArgs {
   uint64_t layers;
   uint64_t groups;
   uint64_t stages;
   uint64_t scratch;
   uint64_t peers[MAX_RANKS];
-  uint64_t epoch;
   uint64_t health;
-  uint64_t alarm;
   uint64_t abort;
   uint64_t witness;
   uint64_t prefix;
@@ -239,33 +248,36 @@ static_assert(__builtin_offsetof(LayerDescriptor, block_write) == 268);
 static_assert(__builtin_offsetof(LayerDescriptor, gate_lower_bound) == 272);
 static_assert(__builtin_offsetof(LayerDescriptor, o_norm_eps) == 276);
 static_assert(__builtin_offsetof(LayerDescriptor, latent_eps) == 280);
+static_assert(sizeof(HealthHeader) == 64);
+static_assert(__builtin_offsetof(HealthHeader, failed) == 0);
+static_assert(__builtin_offsetof(HealthHeader, epoch) == 4);
+static_assert(__builtin_offsetof(HealthHeader, busy) == 8);
+static_assert(__builtin_offsetof(HealthHeader, step) == 12);
 static_assert(sizeof(StateGroup) == 24);
 static_assert(__builtin_offsetof(StateGroup, state_indices) == 0);
 static_assert(__builtin_offsetof(StateGroup, num_accepted) == 8);
 static_assert(__builtin_offsetof(StateGroup, row_stride) == 16);
-static_assert(sizeof(LaunchArgs) == 216);
+static_assert(sizeof(LaunchArgs) == 200);
 static_assert(__builtin_offsetof(LaunchArgs, layers) == 0);
 static_assert(__builtin_offsetof(LaunchArgs, groups) == 8);
 static_assert(__builtin_offsetof(LaunchArgs, stages) == 16);
 static_assert(__builtin_offsetof(LaunchArgs, scratch) == 24);
 static_assert(__builtin_offsetof(LaunchArgs, peers) == 32);
-static_assert(__builtin_offsetof(LaunchArgs, epoch) == 96);
-static_assert(__builtin_offsetof(LaunchArgs, health) == 104);
-static_assert(__builtin_offsetof(LaunchArgs, alarm) == 112);
-static_assert(__builtin_offsetof(LaunchArgs, abort) == 120);
-static_assert(__builtin_offsetof(LaunchArgs, witness) == 128);
-static_assert(__builtin_offsetof(LaunchArgs, prefix) == 136);
-static_assert(__builtin_offsetof(LaunchArgs, blocks) == 144);
-static_assert(__builtin_offsetof(LaunchArgs, delta) == 152);
-static_assert(__builtin_offsetof(LaunchArgs, core) == 160);
-static_assert(__builtin_offsetof(LaunchArgs, blocks_row_stride) == 168);
-static_assert(__builtin_offsetof(LaunchArgs, block_stride) == 172);
-static_assert(__builtin_offsetof(LaunchArgs, timeout_ticks) == 176);
-static_assert(__builtin_offsetof(LaunchArgs, num_layers) == 184);
-static_assert(__builtin_offsetof(LaunchArgs, rows) == 188);
-static_assert(__builtin_offsetof(LaunchArgs, rows_per_request) == 192);
-static_assert(__builtin_offsetof(LaunchArgs, requests) == 196);
-static_assert(__builtin_offsetof(LaunchArgs, rank) == 200);
-static_assert(__builtin_offsetof(LaunchArgs, grid) == 204);
-static_assert(__builtin_offsetof(LaunchArgs, flags) == 208);
+static_assert(__builtin_offsetof(LaunchArgs, health) == 96);
+static_assert(__builtin_offsetof(LaunchArgs, abort) == 104);
+static_assert(__builtin_offsetof(LaunchArgs, witness) == 112);
+static_assert(__builtin_offsetof(LaunchArgs, prefix) == 120);
+static_assert(__builtin_offsetof(LaunchArgs, blocks) == 128);
+static_assert(__builtin_offsetof(LaunchArgs, delta) == 136);
+static_assert(__builtin_offsetof(LaunchArgs, core) == 144);
+static_assert(__builtin_offsetof(LaunchArgs, blocks_row_stride) == 152);
+static_assert(__builtin_offsetof(LaunchArgs, block_stride) == 156);
+static_assert(__builtin_offsetof(LaunchArgs, timeout_ticks) == 160);
+static_assert(__builtin_offsetof(LaunchArgs, num_layers) == 168);
+static_assert(__builtin_offsetof(LaunchArgs, rows) == 172);
+static_assert(__builtin_offsetof(LaunchArgs, rows_per_request) == 176);
+static_assert(__builtin_offsetof(LaunchArgs, requests) == 180);
+static_assert(__builtin_offsetof(LaunchArgs, rank) == 184);
+static_assert(__builtin_offsetof(LaunchArgs, grid) == 188);
+static_assert(__builtin_offsetof(LaunchArgs, flags) == 192);
 }  // namespace specdec::abi

@@ -16,6 +16,12 @@ using Descriptor = arch::Constant<abi::LayerDescriptor>;
 // Set once this workgroup has given up: from then on it waits for nothing and publishes poison.
 SPECDEC_SHARED uint32_t workgroup_failed;
 
+// Offsets of the words of `HealthHeader`.
+constexpr uint32_t kFailed = __builtin_offsetof(abi::HealthHeader, failed);
+constexpr uint32_t kEpoch = __builtin_offsetof(abi::HealthHeader, epoch);
+constexpr uint32_t kBusy = __builtin_offsetof(abi::HealthHeader, busy);
+constexpr uint32_t kStep = __builtin_offsetof(abi::HealthHeader, step);
+
 // Tasks of one workgroup: first, first + stride, ... below end.
 struct Share {
   uint32_t first, end, stride;
@@ -39,6 +45,7 @@ struct Context {
   SPECDEC_DEVICE Span scratch(uint32_t offset, uint32_t bytes) const {
     return Span(args().scratch + offset, failed != 0 ? 0 : bytes);
   }
+  SPECDEC_DEVICE uint64_t header(uint32_t offset) const { return args().health + offset; }
   SPECDEC_DEVICE uint64_t peer(uint32_t to, uint32_t offset) const { return args().peers[to] + peer_half + offset; }
 
   // Called where a stage begins. Nothing is in flight from here, whatever the compiler must assume of the loop before:
@@ -98,10 +105,15 @@ SPECDEC_DEVICE void give_up(Context& context, Stage stage, abi::FailureReason re
     const uint32_t words[8] = {uint32_t(reason), uint32_t(stage), context.layer, probe.offset,
                                wanted,           probe.seen,      probe.source,  uint32_t(arch::clock())};
     for (int i = 7; i >= 0; --i) arch::store_system(record + 4 * i, words[i]);
-    arch::store_system(args.alarm, 1);
-    // Nothing that this rank stores after FAILED may overtake its alarm.
+    // Every rank is told in which step and layer this one gave up: whichever hands out tokens knows.
+#pragma clang loop unroll(disable)
+    for (uint32_t to = 0; to < abi::MAX_RANKS; ++to) {
+      const uint64_t peer = args.peers[to];
+      if (peer != 0) arch::store_system(peer - abi::PEER_HEAD_BYTES + 4 * context.rank, context.tag());
+    }
+    // Nothing that this rank stores after FAILED may overtake its alarms.
     arch::wait_memory();
-    arch::store_system(args.health, 1);
+    arch::store_system(context.header(kFailed), 1);
     workgroup_failed = 1;
   }
 }

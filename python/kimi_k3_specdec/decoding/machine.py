@@ -83,9 +83,9 @@ class Machine:
         `experts`: by layer, those that exist; None: all do. `count_stages` counts what runs by stage, slower.
         """
         self.options, self.geometry, self.plan = options, geometry, plan
-        self.engine = _native.Engine(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
-                                     schedule=options.schedule, check=options.check,
-                                     memory=options.memory, count_stages=count_stages)
+        self.engine = _native.Unlinked(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
+                                       schedule=options.schedule, check=options.check, memory=options.memory,
+                                       count_stages=count_stages).link()
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights

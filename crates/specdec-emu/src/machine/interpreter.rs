@@ -1,8 +1,10 @@
 //! Runs one wave for a while.
 
 use super::action::Action;
+use super::clock::CORE_CLOCKS_PER_TICK;
 use super::dispatch::Queued;
 use super::error::EmulatorError;
+use super::fault::Strike;
 use super::group::Group;
 use super::local_memory;
 use super::location::Location;
@@ -73,11 +75,17 @@ impl Interpreter<'_> {
                     break Err(error);
                 }
             }
-            self.slot.executed += 1;
-            if self.shared.faults.has_skips && self.shared.faults.skips(self.launch.rank, step.inst.op) {
-                self.slot.next += 1;
-                continue;
+            if self.shared.faults.strikes_instructions {
+                match self.shared.faults.strike(self.launch.rank, step.inst.op) {
+                    Some(Strike::Skip) => {
+                        self.slot.next += 1;
+                        continue;
+                    }
+                    Some(Strike::Stall(ticks)) => break Ok(Yield::Asleep(ticks.saturating_mul(CORE_CLOCKS_PER_TICK))),
+                    None => {}
+                }
             }
+            self.slot.executed += 1;
             if step.is_mfma {
                 num_mfma += 1;
                 num_masked += u64::from(self.slot.wave.exec() != u64::MAX);

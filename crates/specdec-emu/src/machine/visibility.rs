@@ -138,17 +138,18 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
 
 /// Stores a lane's bytes from consecutive registers.
 pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Result<(), EmulatorError> {
+    if shared.faults.strikes_stores && shared.tap.may_watch(access.lanes) {
+        let (mut lanes, mut data) = (LaneAddresses { ..*access.lanes }, data.to_vec());
+        shared.faults.strike_store(access.origin.rank, &shared.tap, &mut lanes, access.bytes, &mut data);
+        return store_unharmed(shared, &Access { lanes: &lanes, ..*access }, &data);
+    }
+    store_unharmed(shared, access, data)
+}
+
+fn store_unharmed(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Result<(), EmulatorError> {
     let Access { lanes, bytes, origin, .. } = *access;
     let Some((low, high)) = lanes.bounds() else { return Ok(()) };
     shared.statistics.bytes_stored += bytes as u64 * lanes.mask.count_ones() as u64;
-    let mut changed;
-    let data = if shared.faults.has_corruptions && shared.tap.may_watch(lanes) {
-        changed = data.to_vec();
-        shared.faults.corrupt(origin.rank, &shared.tap, lanes, &mut changed);
-        &changed
-    } else {
-        data
-    };
     let memory = &mut shared.memory;
     if let Some(races) = &mut shared.races {
         races.store(access, data, memory);

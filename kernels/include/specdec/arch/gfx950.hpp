@@ -147,6 +147,10 @@ SPECDEC_DEVICE void store_system(uint64_t address, uint32_t value) {
 SPECDEC_DEVICE uint32_t load_system(uint64_t address) {
   return __hip_atomic_load(global<uint32_t>(address), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
+// Stores a word and returns what was there, in one step for every agent.
+SPECDEC_DEVICE uint32_t exchange_system(uint64_t address, uint32_t value) {
+  return __hip_atomic_exchange(global<uint32_t>(address), value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
 
 // D[16 weight rows][16 tokens] += A[16 rows][32] B[32][16 tokens]; a lane holds 8 of K at 8 * (lane / 16) of row and
 // token lane % 16, and four results at rows 4 * (lane / 16) + i of token lane % 16.

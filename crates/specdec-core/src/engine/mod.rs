@@ -1,15 +1,18 @@
 //! What a step needs on its device, and its launches: generic over the [`Device`], so that every driver gets the same.
 //!
-//! One engine drives all ranks of a process. It owns scratch, peer buffers, tables and health; weights, states and
+//! One engine drives all ranks of a process: every rank of a group, or one where each rank is a process. It owns scratch, peer buffers, tables and health; weights, states and
 //! activations belong to the caller, who passes addresses.
 
 use std::collections::HashMap;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 
-use thiserror::Error;
+pub use error::EngineError;
+pub use self_test::SELF_TEST_STEPS;
+pub use steps::{DeviceReport, REPORT_BYTES};
+pub use unlinked::{EngineOptions, Unlinked};
 
-use crate::abi::{launch_flags, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS, PEER_HEAD_BYTES};
-use crate::buffers::{RankBuffers, MAX_GROUPS};
+use crate::abi::{launch_flags, HealthHeader, LaunchArgs, LayerDescriptor, StateGroup, BLOCK, MAX_RANKS};
+use crate::buffers::MAX_GROUPS;
 use crate::device::{Device, Launch, MemoryKind};
 use crate::encode::Encode;
 use crate::geometry::Shard;
@@ -18,41 +21,18 @@ use crate::ids::{DeviceAddress, Layer, Rank};
 use crate::layout::{Layout, WitnessLayout};
 use crate::plan::Run;
 use crate::tag::Epoch;
-use crate::tasks::{StepShape, StepShapeError, TaskTable};
+use crate::tasks::{StepShape, TaskTable};
 
-/// Kernel symbol of every build.
+mod error;
+mod self_test;
+mod steps;
+mod unlinked;
+
+/// Kernel symbols of every build.
 const SYMBOL: &str = "layers";
+const SELF_TEST_SYMBOL: &str = "self_test";
 /// Ticks of the kernels' clock in a second.
 pub const TICKS_PER_SECOND: f64 = 1e8;
-
-/// Why a launch or step could not be made, or failed.
-#[derive(Debug, Error)]
-pub enum EngineError<E: std::error::Error> {
-    /// The device's own error.
-    #[error(transparent)]
-    Device(#[from] E),
-    /// The step's shape is not served.
-    #[error(transparent)]
-    Shape(StepShapeError),
-    /// No such rank.
-    #[error("{0} does not exist: the engine has {1} ranks")]
-    UnknownRank(Rank, u32),
-    /// The wrong number of code objects.
-    #[error("{0} code objects for {1} ranks: one for all, or one for each")]
-    CodeObjects(usize, u32),
-    /// A layer of the run has no weights yet.
-    #[error("{1} of {0} is not bound")]
-    Unbound(Rank, Layer),
-    /// Too many state groups.
-    #[error("{0} state groups: at most {MAX_GROUPS}")]
-    Groups(usize),
-    /// A rank gave up in the step that just ran; no result of it may be used.
-    #[error("the step failed on {} workgroups", .0.len())]
-    Failed(Vec<Failure>),
-    /// An earlier step failed.
-    #[error("an earlier step failed: this engine launches nothing any more")]
-    Stopped,
-}
 
 /// What a rank's launch works on: addresses on that rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,22 +55,25 @@ pub struct Activations {
 
 #[derive(Debug)]
 struct RankState<M> {
+    rank: Rank,
     module: M,
     scratch: DeviceAddress,
     peer: DeviceAddress,
     peers: [u64; MAX_RANKS as usize],
-    alarm: DeviceAddress,
-    epoch: DeviceAddress,
     health: DeviceAddress,
     abort: DeviceAddress,
+    report: DeviceAddress,
     witness: Option<DeviceAddress>,
     descriptors: DeviceAddress,
     bound: Vec<bool>,
     groups: DeviceAddress,
     tables: HashMap<StepShape, DeviceAddress>,
+    /// The step that is launched next, or is being launched.
+    next: Epoch,
+    is_step_open: bool,
 }
 
-/// All ranks of a process.
+/// All ranks of a process, which reach every rank of their group.
 #[derive(Debug)]
 pub struct Engine<D: Device> {
     /// The machine.
@@ -104,62 +87,20 @@ pub struct Engine<D: Device> {
 }
 
 impl<D: Device> Engine<D> {
-    /// Loads the code objects (one for all ranks, or one each), takes all memory and maps every rank's peer buffer.
-    /// `timeout_seconds` is how long a kernel waits for another before it gives up.
+    /// All ranks in this process: `code_objects` are one for all of them, or one each.
     pub fn new(
-        mut device: D,
+        device: D,
         shard: Shard,
         code_objects: &[Vec<u8>],
-        timeout_seconds: f64,
-        with_witness: bool,
+        options: EngineOptions,
     ) -> Result<Self, EngineError<D::Error>> {
-        if code_objects.len() != 1 && code_objects.len() != shard.ranks as usize {
-            return Err(EngineError::CodeObjects(code_objects.len(), shard.ranks));
-        }
-        let layout = Layout::new(&shard);
-        let witness = WitnessLayout::new(&shard);
-        let buffers = RankBuffers::new(&shard);
-        let num_layers = u64::from(shard.geometry.num_layers);
-        let mut modules = Vec::new();
-        for code_object in code_objects {
-            modules.push(device.load(code_object)?);
-        }
-        let mut ranks = Vec::new();
-        for index in 0..shard.ranks {
-            let rank = Rank(index as u8);
-            let mut take = |kind, bytes, name: &str| device.allocate(rank, kind, bytes, name);
-            ranks.push(RankState {
-                module: modules[if modules.len() == 1 { 0 } else { index as usize }],
-                scratch: take(MemoryKind::Device, buffers.scratch_bytes, "scratch")?,
-                peer: take(MemoryKind::Uncached, buffers.peer_bytes, "peer buffer")?,
-                peers: [0; MAX_RANKS as usize],
-                alarm: DeviceAddress::NULL,
-                epoch: take(MemoryKind::Device, buffers.epoch_bytes, "epoch")?,
-                health: take(MemoryKind::Device, buffers.health_bytes, "health")?,
-                abort: take(MemoryKind::HostPinned, buffers.abort_bytes, "abort word")?,
-                witness: if with_witness {
-                    Some(take(MemoryKind::Device, witness.bytes * num_layers, "witness")?)
-                } else {
-                    None
-                },
-                descriptors: take(MemoryKind::Device, buffers.descriptor_bytes, "layer descriptors")?,
-                bound: vec![false; num_layers as usize],
-                groups: take(MemoryKind::Device, buffers.state_group_bytes, "state groups")?,
-                tables: HashMap::new(),
-            });
-        }
-        let peers: Vec<DeviceAddress> = ranks.iter().map(|state| state.peer).collect();
-        for (index, state) in ranks.iter_mut().enumerate() {
-            for (owner, &buffer) in peers.iter().enumerate() {
-                let mapped = device.map_peer(buffer, Rank(owner as u8), Rank(index as u8))?;
-                state.peers[owner] = mapped.offset(u64::from(PEER_HEAD_BYTES)).0;
-                if owner == 0 {
-                    state.alarm = mapped.offset(4 * index as u64);
-                }
-            }
-        }
-        let timeout_ticks = (timeout_seconds * TICKS_PER_SECOND) as u64;
-        Ok(Self { device, shard, layout, witness, ranks, timeout_ticks, stopped: false })
+        let members: Vec<Rank> = (0..shard.ranks as u8).map(Rank).collect();
+        Unlinked::new(device, shard, &members, code_objects, options)?.link(&[])
+    }
+
+    /// The ranks of this process.
+    pub fn members(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.ranks.iter().map(|state| state.rank)
     }
 
     /// The shard that this engine serves.
@@ -182,6 +123,16 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.peer)
     }
 
+    /// First byte of a rank's health buffer, its header.
+    pub fn health(&self, rank: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
+        self.state(rank).map(|state| state.health)
+    }
+
+    /// A rank's abort word.
+    pub fn abort_word(&self, rank: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
+        self.state(rank).map(|state| state.abort)
+    }
+
     /// First byte of a rank's layer descriptors, one after the other.
     pub fn descriptors(&self, rank: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
         self.state(rank).map(|state| state.descriptors)
@@ -193,7 +144,17 @@ impl<D: Device> Engine<D> {
     }
 
     fn state(&self, rank: Rank) -> Result<&RankState<D::Module>, EngineError<D::Error>> {
-        self.ranks.get(rank.0 as usize).ok_or(EngineError::UnknownRank(rank, self.shard.ranks))
+        self.ranks.iter().find(|state| state.rank == rank).ok_or_else(|| self.unknown(rank))
+    }
+
+    fn state_mut(&mut self, rank: Rank) -> Result<&mut RankState<D::Module>, EngineError<D::Error>> {
+        let index = self.ranks.iter().position(|state| state.rank == rank).ok_or_else(|| self.unknown(rank))?;
+        Ok(&mut self.ranks[index])
+    }
+
+    fn unknown(&self, rank: Rank) -> EngineError<D::Error> {
+        let members: Vec<String> = self.members().map(|member| member.to_string()).collect();
+        EngineError::UnknownRank(rank, members.join(", "))
     }
 
     /// Writes one layer's descriptor on a rank.
@@ -201,7 +162,7 @@ impl<D: Device> Engine<D> {
         let bytes = descriptor.to_bytes();
         let at = self.state(rank)?.descriptors.offset(bytes.len() as u64 * u64::from(descriptor.layer));
         self.device.write(at, &bytes)?;
-        self.ranks[rank.0 as usize].bound[descriptor.layer as usize] = true;
+        self.state_mut(rank)?.bound[descriptor.layer as usize] = true;
         Ok(())
     }
 
@@ -225,15 +186,16 @@ impl<D: Device> Engine<D> {
         }
         let table = TaskTable::new(&self.shard, shape, self.shard.geometry.grid).map_err(EngineError::Shape)?;
         let bytes = table.to_bytes();
-        for (index, state) in self.ranks.iter_mut().enumerate() {
-            let at = self.device.allocate(Rank(index as u8), MemoryKind::Device, bytes.len() as u64, "task table")?;
+        for state in &mut self.ranks {
+            let at = self.device.allocate(state.rank, MemoryKind::Device, bytes.len() as u64, "task table")?;
             self.device.write(at, &bytes)?;
             state.tables.insert(shape, at);
         }
         Ok(())
     }
 
-    /// Enqueues one run on one rank; the last launch of a step advances the epoch.
+    /// Queues one run on one rank. The first of a step tells the device which step its metadata is for; the last lets
+    /// the device count it. While a capture records, neither happens: [`Engine::replay`] makes a step of the graph.
     pub fn launch(
         &mut self,
         rank: Rank,
@@ -245,8 +207,29 @@ impl<D: Device> Engine<D> {
         if self.stopped {
             return Err(EngineError::Stopped);
         }
-        self.prepare(shape)?;
+        let is_capturing = self.device.is_capturing(rank)?;
+        if !is_capturing {
+            self.prepare(shape)?;
+            self.open_step(rank)?;
+        }
+        let launch = self.describe(rank, run, shape, activations, last_of_step)?;
+        self.device.launch(rank, &launch)?;
+        if last_of_step && !is_capturing {
+            self.end_step(rank)?;
+        }
+        Ok(())
+    }
+
+    fn describe(
+        &self,
+        rank: Rank,
+        run: Run,
+        shape: StepShape,
+        activations: &Activations,
+        last_of_step: bool,
+    ) -> Result<Launch<D::Module>, EngineError<D::Error>> {
         let state = self.state(rank)?;
+        let table = state.tables.get(&shape).ok_or(EngineError::Unprepared(rank))?;
         for layer in run.first.0..=run.last.0 {
             if !state.bound.get(layer as usize).copied().unwrap_or(false) {
                 return Err(EngineError::Unbound(rank, Layer(layer)));
@@ -260,12 +243,10 @@ impl<D: Device> Engine<D> {
         let args = LaunchArgs {
             layers: state.descriptors.offset(descriptor_bytes * u64::from(run.first.0)).0,
             groups: state.groups.0,
-            stages: state.tables[&shape].0,
+            stages: table.0,
             scratch: state.scratch.0,
             peers: state.peers,
-            epoch: state.epoch.0,
             health: state.health.0,
-            alarm: state.alarm.0,
             abort: state.abort.0,
             witness: state.witness.map_or(0, |block| block.offset(self.witness.bytes * u64::from(run.first.0)).0),
             prefix: activations.prefix.0,
@@ -284,21 +265,19 @@ impl<D: Device> Engine<D> {
             flags,
             reserved: 0,
         };
-        let launch = Launch {
-            module: state.module,
-            symbol: SYMBOL.into(),
-            grid: args.grid,
-            block: BLOCK,
-            kernarg: args.to_bytes(),
-        };
-        Ok(self.device.launch(rank, &launch)?)
+        Ok(Launch { module: state.module, symbol: SYMBOL, grid: args.grid, block: BLOCK, kernarg: args.to_bytes() })
     }
 
-    /// Runs what is queued on every rank; an error if any workgroup gave up.
-    pub fn synchronize(&mut self) -> Result<(), EngineError<D::Error>> {
+    /// Runs what is queued on every rank of this process, whether workgroups give up or not: reports say so.
+    pub fn run(&mut self) -> Result<(), EngineError<D::Error>> {
         let ran = self.device.synchronize();
         self.stopped |= ran.is_err();
-        ran?;
+        Ok(ran?)
+    }
+
+    /// Runs what is queued on every rank of this process; an error if any workgroup gave up.
+    pub fn synchronize(&mut self) -> Result<(), EngineError<D::Error>> {
+        self.run()?;
         let failures = self.failures()?;
         self.stopped |= !failures.is_empty();
         if failures.is_empty() {
@@ -311,10 +290,10 @@ impl<D: Device> Engine<D> {
     /// Every recorded failure, the nearest to the cause first.
     pub fn failures(&self) -> Result<Vec<Failure>, EngineError<D::Error>> {
         let mut failures = Vec::new();
-        for (index, state) in self.ranks.iter().enumerate() {
+        for state in &self.ranks {
             let mut bytes = vec![0; health::bytes(self.shard.geometry.grid) as usize];
             self.device.read(state.health, &mut bytes)?;
-            failures.extend(health::failures(Rank(index as u8), &bytes));
+            failures.extend(health::failures(state.rank, &bytes));
         }
         failures.sort_by_key(Failure::distance_from_cause);
         Ok(failures)
@@ -323,16 +302,9 @@ impl<D: Device> Engine<D> {
     /// A rank's epoch.
     pub fn epoch(&self, rank: Rank) -> Result<Epoch, EngineError<D::Error>> {
         let mut bytes = [0; 4];
-        self.device.read(self.state(rank)?.epoch, &mut bytes)?;
+        let word = self.state(rank)?.health.offset(offset_of!(HealthHeader, epoch) as u64);
+        self.device.read(word, &mut bytes)?;
         Ok(Epoch(u32::from_le_bytes(bytes)))
-    }
-
-    /// Continues at `epoch` on every rank of this process: all ranks of a group must agree on it.
-    pub fn resume_at(&mut self, epoch: Epoch) -> Result<(), EngineError<D::Error>> {
-        for state in &self.ranks {
-            self.device.write(state.epoch, &epoch.0.to_le_bytes())?;
-        }
-        Ok(())
     }
 
     /// Asks every wait of this process's ranks to give up at once: a step in flight fails, none can follow.
@@ -351,3 +323,7 @@ impl<D: Device> Engine<D> {
         Ok(Some(bytes))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests;

@@ -1,0 +1,100 @@
+//! Steps of an engine: running them, captured ones, and what the devices report.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use specdec_core::ids::Rank;
+use specdec_core::tag::Epoch;
+
+use super::PyEngine;
+use crate::error;
+
+#[pymethods]
+impl PyEngine {
+    /// Runs everything that is queued on all ranks of this process. Raises `MachineError` (located) or `DeviceFailure`.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().synchronize()).map_err(error::engine)
+    }
+
+    /// Runs everything that is queued, whether workgroups give up or not: `report` says so. Raises `MachineError`.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().run()).map_err(error::engine)
+    }
+
+    /// A rank's epoch: the steps that its kernels have finished.
+    fn epoch(&self, rank: u8) -> PyResult<u32> {
+        self.lock().epoch(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine)
+    }
+
+    /// The number of the step that a rank launches next.
+    fn next_step(&self, rank: u8) -> PyResult<u32> {
+        self.lock().next_step(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine)
+    }
+
+    /// Continues at `epoch` on every rank; all ranks must agree on it.
+    fn resume_at(&self, epoch: u32) -> PyResult<()> {
+        self.lock().resume_at(Epoch(epoch)).map_err(error::engine)
+    }
+
+    /// Gives up the step that is open on a rank; returns the next one's number. Every rank must have launched the same
+    /// runs, all of them must have ended everywhere, and none may go on before all have closed.
+    fn close_step(&self, rank: u8) -> PyResult<u32> {
+        self.lock().close_step(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine)
+    }
+
+    /// Asks every wait of every rank of this process to give up at once.
+    fn abort(&self) -> PyResult<()> {
+        self.lock().abort().map_err(error::engine)
+    }
+
+    /// Records what is launched on a rank from now on. Shapes must have been prepared.
+    fn begin_capture(&self, rank: u8) -> PyResult<()> {
+        self.lock().begin_capture(Rank(rank)).map_err(error::engine)
+    }
+
+    /// Ends a capture; returns the graph's number.
+    fn end_capture(&self, rank: u8) -> PyResult<usize> {
+        let graph = self.lock().end_capture(Rank(rank)).map_err(error::engine)?;
+        let mut graphs = self.graphs();
+        graphs.push((Rank(rank), graph));
+        Ok(graphs.len() - 1)
+    }
+
+    /// Queues a captured step on the rank that it was captured on.
+    fn replay(&self, graph: usize) -> PyResult<()> {
+        let graphs = self.graphs();
+        let found = graphs.get(graph).ok_or_else(|| {
+            error::unknown("graph", &graph.to_string(), &format!("the {} that were captured", graphs.len()))
+        });
+        let (rank, graph) = found?;
+        self.lock().replay(*rank, graph).map_err(error::engine)
+    }
+
+    /// Plans a step shape and writes its task table, so that captures can launch it.
+    fn prepare(&self, requests: u32, speculative_tokens: u32) -> PyResult<()> {
+        let shape = specdec_core::tasks::StepShape::new(requests, speculative_tokens).map_err(|e| error::shape(&e))?;
+        self.lock().prepare(shape).map_err(error::engine)
+    }
+
+    /// Replays a captured step without layers, in which every rank hands every rank pairs. Collective over all ranks;
+    /// consumes steps. Raises `DeviceFailure`, `MachineError` or `Refused`.
+    fn self_test(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().self_test()).map_err(error::engine)
+    }
+
+    /// Queues a copy of what a rank's device has to say; nobody waits for it.
+    fn queue_report(&self, rank: u8) -> PyResult<()> {
+        self.lock().queue_report(Rank(rank)).map_err(error::engine)
+    }
+
+    /// The last report of a rank that has arrived: `epoch`, `step` (of the metadata that it saw), `failed`, and
+    /// `alarms`: by rank the tag of the step and layer in which it gave up, or 0.
+    fn report<'py>(&self, py: Python<'py>, rank: u8) -> PyResult<Bound<'py, PyDict>> {
+        let report = self.lock().report(Rank(rank)).map_err(error::engine)?;
+        let out = PyDict::new(py);
+        out.set_item("epoch", report.epoch.0)?;
+        out.set_item("step", report.step.0)?;
+        out.set_item("failed", report.has_failed)?;
+        out.set_item("alarms", report.alarms.map(|alarm| alarm.map_or(0, |tag| tag.0)).to_vec())?;
+        Ok(out)
+    }
+}

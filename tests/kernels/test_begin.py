@@ -1,0 +1,139 @@
+"""A launch that may not run: it says why, on every rank, and leaves everything as it was."""
+
+import ctypes
+import re
+
+import pytest
+import torch
+
+from kimi_k3_specdec._native import DeviceFailure
+
+from .test_protocol import SHAPE, deltas, failed, tag, waits
+from .world import Shape, World
+
+LAYERS = (1, 2, 3)
+FAILED, BUSY = 0, 8
+"""Offsets of words of a rank's header."""
+
+
+def poke(world: World, rank: int, offset: int, value: int) -> None:
+    """Writes a word of a rank's header: on the emulator a device address is the host's."""
+    ctypes.c_uint32.from_address(world.engine.addresses(rank)["health"] + offset).value = value
+
+
+def stopped(world: World, culprit: int, sentence: str, kept: str) -> None:
+    """Both ranks fail, the culprit for its own reason, the other because of it; memory named `kept` does not change."""
+    before = world.memory()
+    world.launch((1, 2))
+    records = failed(world)
+    assert not waits(records)
+    own = [r for r in records if r.startswith(f"rank {culprit},")]
+    assert records[0] in own and sentence in records[0], records[0]
+    others = [r for r in records if not r.startswith(f"rank {culprit},")]
+    assert others and all(f"saw that rank {culprit} had failed" in r for r in others)
+    # 100 ticks are a microsecond: nobody waited for a time-out.
+    assert world.engine.statistics()["ticks"] < 10**6
+    after = world.memory()
+    for name in after:
+        if name.startswith("delta") or name.endswith(kept):
+            assert torch.equal(after[name], before[name]), name
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_metadata_of_another_step_is_refused(culprit):
+    """The copy that brings the step's number, and with it the metadata, does not reach the device."""
+    world = World(SHAPE, LAYERS)
+    world.run((1, 2))
+    world.engine.lose_copy(culprit, 0)
+    stopped(world, culprit, "its metadata is of step 0, this is step 1", str(culprit))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_second_launch_beside_a_running_one_is_refused(culprit):
+    """They share the workgroups' places, so each might wait for ever; the abort word stops the other one too."""
+    world = World(SHAPE, LAYERS)
+    poke(world, culprit, BUSY, 1)
+    stopped(world, culprit, "another launch of this rank was still running", "no memory else")
+    assert ctypes.c_uint32.from_address(world.engine.addresses(culprit)["abort"]).value == 1
+
+
+def test_a_launch_ends_by_taking_its_busy_word_back():
+    """Also one that fails."""
+    world = World(SHAPE, LAYERS)
+    world.run((1, 2))
+    world.engine.lose_copy(0, 0)
+    world.launch((1, 2))
+    failed(world)
+    for rank in range(2):
+        assert ctypes.c_uint32.from_address(world.engine.addresses(rank)["health"] + BUSY).value == 0
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_that_has_failed_poisons_the_others_with_its_next_launch(culprit):
+    """The host may have queued it before it knew."""
+    world = World(SHAPE, LAYERS)
+    before = deltas(world)
+    poke(world, culprit, FAILED, 1)
+    world.launch((1, 2))
+    with pytest.raises(DeviceFailure) as failure:
+        world.engine.synchronize()
+    records = failure.value.records
+    assert records and all(f"saw that rank {culprit} had failed" in r for r in records)
+    assert world.engine.statistics()["ticks"] < 10**6
+    assert all(torch.equal(now, old) for now, old in zip(deltas(world), before, strict=True))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_every_rank_is_told_who_gave_up_and_where(culprit):
+    """An alarm word per rank at every rank: the step and layer."""
+    world = World(SHAPE, LAYERS)
+    world.run((1, 2))
+    quiet = reports(world)
+    assert [(r["epoch"], r["step"], r["failed"], set(r["alarms"])) for r in quiet] == [(1, 0, False, {0})] * 2
+    world.indices[culprit][World.group(2), 1, 0] = world.num_slots
+    world.launch((1, 2))
+    failed(world)
+    for rank, report in enumerate(reports(world)):
+        assert report["failed"] and report["epoch"] == 1 and report["step"] == 1
+        assert report["alarms"][culprit] == tag(1, 2), (rank, report)
+
+
+def reports(world: World) -> list[dict]:
+    """What every rank's device has to say, after whatever is queued."""
+    for rank in range(2):
+        world.engine.queue_report(rank)
+    world.engine.run()
+    return [world.engine.report(rank) for rank in range(2)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_start_up_test_passes_and_counts_its_steps(ranks):
+    """On every rank; real steps follow it."""
+    world = World(Shape(ranks, 2, 2), LAYERS)
+    world.engine.self_test()
+    assert [world.engine.epoch(rank) for rank in range(ranks)] == [8] * ranks
+    world.run((1, 2))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_the_start_up_test_finds_a_replay_that_sees_old_words(culprit):
+    """As a graph does whose small copies arrive late."""
+    world = World(SHAPE, LAYERS)
+    world.engine.lose_copy(culprit, 3)
+    with pytest.raises(DeviceFailure, match=f"rank {culprit}, .*its metadata is of step 2, this is step 3"):
+        world.engine.self_test()
+
+
+@pytest.mark.parametrize("what", ["drop", "payload"])
+def test_the_start_up_test_finds_peer_memory_that_does_not_hold_what_was_stored(what):
+    """A pair that never comes, and one with another payload, which no layer could tell from a right one."""
+    world = World(SHAPE, LAYERS, stall="advance")
+    if what == "drop":
+        world.engine.drop_store(1, "attention_out", 0, 300)
+        sentence = "rank 0, .* waited in vain for rank 1"
+    else:
+        world.engine.corrupt_store(1, "attention_out", 0, 300, 1 << 5)
+        sentence = "rank 0, .* where rank 1 had stored"
+    with pytest.raises(DeviceFailure) as failure:
+        world.engine.self_test()
+    assert any(re.search(sentence, record) for record in failure.value.records)
