@@ -284,13 +284,8 @@ impl<D: Device> Engine<D> {
             flags,
             reserved: 0,
         };
-        let launch = Launch {
-            module: state.module,
-            symbol: SYMBOL.into(),
-            grid: args.grid,
-            block: BLOCK,
-            kernarg: args.to_bytes(),
-        };
+        let launch =
+            Launch { module: state.module, symbol: SYMBOL, grid: args.grid, block: BLOCK, kernarg: args.to_bytes() };
         Ok(self.device.launch(rank, &launch)?)
     }
 

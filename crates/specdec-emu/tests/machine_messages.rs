@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use specdec_core::ids::Rank;
-use specdec_emu::machine::{EmulatorError, Location, SourceLine, Waiter, Waiting};
+use specdec_emu::machine::{EmulatorError, Location, SourceLine, StreamError, Waiter, Waiting};
 
 fn at(lane: Option<u8>) -> Location {
     let function = |function: &str, line| SourceLine { function: function.into(), file: "mailbox.hpp".into(), line };
@@ -54,6 +54,18 @@ fn load_errors() -> Vec<EmulatorError> {
     ]
 }
 
+fn stream_errors() -> Vec<EmulatorError> {
+    let errors = [
+        StreamError::Capturing { call: "write", rank: Rank(1) },
+        StreamError::AlreadyCapturing { rank: Rank(1) },
+        StreamError::NotCapturing { rank: Rank(1) },
+        StreamError::Void { rank: Rank(1), call: "write" },
+        StreamError::OtherRank { graph: Rank(0), rank: Rank(1) },
+        StreamError::Unwritten { rank: Rank(1), place: "`hidden` + 0x20".into(), bytes: 64 },
+    ];
+    errors.map(EmulatorError::from).into()
+}
+
 fn run_errors() -> Vec<EmulatorError> {
     let (wave, lane) = (|| Box::new(at(None)), || Box::new(at(Some(9))));
     let allocation = || "hidden".to_owned();
@@ -89,7 +101,7 @@ fn run_errors() -> Vec<EmulatorError> {
 #[test]
 fn messages_and_hints_are_as_committed() {
     let mut text = String::new();
-    for error in load_errors().into_iter().chain(run_errors()) {
+    for error in load_errors().into_iter().chain(stream_errors()).chain(run_errors()) {
         writeln!(text, "error: {error}\nhint: {}\n", error.hint()).unwrap();
     }
     assert_eq!(text, include_str!("machine_messages.txt"), "if the change is meant, commit the new text");

@@ -24,7 +24,7 @@ fn checked(seed: u64) -> Options {
 }
 
 /// Exchanges rows among the workgroups of one rank; the result, and the races.
-fn exchange(symbol: &str, options: Options) -> (Result<Vec<u32>, EmulatorError>, Vec<RaceReport>) {
+fn exchange(symbol: &'static str, options: Options) -> (Result<Vec<u32>, EmulatorError>, Vec<RaceReport>) {
     let mut emulator = Emulator::new(options);
     let module = emulator.load(code()).unwrap();
     let memory = buffer(&mut emulator, 0, 1 << 17, "rows");
@@ -58,7 +58,7 @@ fn expected() -> Vec<u32> {
 }
 
 /// Kinds of the races of a kernel over some schedules.
-fn kinds(symbol: &str) -> Vec<RaceKind> {
+fn kinds(symbol: &'static str) -> Vec<RaceKind> {
     let mut found: Vec<RaceKind> =
         (0..8).flat_map(|seed| exchange(symbol, checked(seed)).1).map(|report| report.kind).collect();
     found.sort_unstable();
@@ -125,7 +125,7 @@ fn the_layer_is_the_row_of_the_table_that_the_wave_last_read() {
     assert_eq!(emulator.races()[0].first.row, Some(0));
 }
 
-fn between_ranks(symbol: &str) -> Vec<RaceReport> {
+fn between_ranks(symbol: &'static str) -> Vec<RaceReport> {
     let mut emulator = Emulator::new(Options { ranks: 2, ..checked(3) });
     let module = emulator.load(code()).unwrap();
     let memories = [0, 1].map(|rank| emulator.allocate(Rank(rank), MemoryKind::Uncached, 1 << 17, "peer").unwrap());
@@ -200,7 +200,7 @@ fn memory_that_is_given_back_has_no_history() {
 }
 
 /// Runs a kernel in weak memory under some seeds; how often it computes something else or does not end.
-fn wrong_in_weak_memory(symbol: &str) -> usize {
+fn wrong_in_weak_memory(symbol: &'static str) -> usize {
     let runs = (0..20).map(|seed| Options { weak_memory: true, check_races: false, ..checked(seed) });
     let is_wrong = |words: Result<Vec<u32>, EmulatorError>| words.map_or(true, |words| words != expected());
     runs.filter(|&options| is_wrong(exchange(symbol, options).0)).count()

@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
-use specdec_core::device::{Device, Launch, MemoryKind};
+use specdec_core::device::MemoryKind;
 use specdec_core::ids::{DeviceAddress, Rank};
 
 use super::clock::Clock;
-use super::code_object::{CodeObject, KernelInfo};
+use super::code_object::KernelInfo;
 use super::device_model::{DeviceModel, Shape};
 use super::dispatch::{check_kernel, kernarg_segment, Module, Queued};
 use super::error::EmulatorError;
@@ -19,12 +18,10 @@ use super::memory::{Description, Memory};
 use super::parking::Parking;
 use super::priorities::Schedule;
 use super::profile::{Label, Profile};
-use super::program::Program;
 use super::random::Random;
-use super::residency::Residency;
-use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::statistics::Statistics;
+use super::stream::{Capture, Entry};
 use super::tap::{Tap, TapImage, TapRegion};
 use super::weak::Weak;
 
@@ -84,7 +81,7 @@ impl Default for Options {
 
 /// A loaded code object of one emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModuleHandle(usize);
+pub struct ModuleHandle(pub(super) usize);
 
 /// A launch in its general form: three dimensions, dynamic LDS, and a whole kernarg segment if one likes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,11 +103,12 @@ pub struct GridLaunch {
 /// A functional gfx950 machine with one device per rank.
 #[derive(Debug)]
 pub struct Emulator {
-    options: Options,
+    pub(super) options: Options,
     pub(super) shared: Shared,
-    modules: Vec<Arc<Module>>,
-    queues: Vec<VecDeque<Queued>>,
-    random: Random,
+    pub(super) modules: Vec<Arc<Module>>,
+    pub(super) queues: Vec<VecDeque<Entry>>,
+    pub(super) captures: Vec<Option<Capture>>,
+    pub(super) random: Random,
 }
 
 impl Emulator {
@@ -128,14 +126,15 @@ impl Emulator {
             profile: None,
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
-        Self { options, shared, modules: Vec::new(), queues, random: Random::new(options.seed) }
+        let captures = (0..options.ranks).map(|_| None).collect();
+        Self { options, shared, modules: Vec::new(), queues, captures, random: Random::new(options.seed) }
     }
 
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.shared.memory
     }
 
-    fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
+    pub(super) fn check_rank(&self, rank: Rank) -> Result<(), EmulatorError> {
         let ranks = self.options.ranks;
         if (rank.0 as usize) < ranks {
             Ok(())
@@ -219,7 +218,7 @@ impl Emulator {
         self.options.model.check(kernel, &shape)?;
         let kernarg = kernarg_segment(kernel, &shape, &launch.kernarg)?;
         let kernel = module.object.kernels.iter().position(|known| known.info.symbol == launch.symbol).unwrap_or(0);
-        self.queues[rank.0 as usize].push_back(Queued { rank, module, kernel, shape, kernarg });
+        self.enqueue(rank, Entry::Launch(Arc::new(Queued { rank, module, kernel, shape, kernarg })));
         Ok(())
     }
 
@@ -307,78 +306,5 @@ impl Emulator {
     /// Whether an injected fault has fired.
     pub fn has_fired(&self, fault: usize) -> bool {
         self.shared.faults.has_fired(fault)
-    }
-}
-
-impl Device for Emulator {
-    type Module = ModuleHandle;
-    type Error = EmulatorError;
-
-    fn allocate(
-        &mut self,
-        rank: Rank,
-        kind: MemoryKind,
-        bytes: u64,
-        name: &str,
-    ) -> Result<DeviceAddress, EmulatorError> {
-        self.check_rank(rank)?;
-        let what = Description { rank, kind, name: name.into(), is_initialised: true };
-        self.shared.memory.allocate(bytes, None, what).map(DeviceAddress)
-    }
-
-    fn free(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
-        self.forget_races(address.0);
-        self.shared.memory.remove(address.0)
-    }
-
-    /// Every rank reaches every allocation at the same address.
-    fn map_peer(&mut self, address: DeviceAddress, rank: Rank, peer: Rank) -> Result<DeviceAddress, EmulatorError> {
-        self.check_rank(peer)?;
-        let allocation = self.shared.memory.starting_at(address.0).filter(|allocation| allocation.rank == rank);
-        allocation.map(|_| address).ok_or(EmulatorError::NotAnAllocation { address: address.0 })
-    }
-
-    fn write(&mut self, address: DeviceAddress, bytes: &[u8]) -> Result<(), EmulatorError> {
-        self.synchronize()?;
-        self.shared.memory.host_write(address.0, bytes)
-    }
-
-    fn read(&self, address: DeviceAddress, bytes: &mut [u8]) -> Result<(), EmulatorError> {
-        self.shared.memory.host_read(address.0, bytes)
-    }
-
-    fn load(&mut self, code_object: &[u8]) -> Result<ModuleHandle, EmulatorError> {
-        let object = CodeObject::parse(code_object)?;
-        let program = Arc::new(Program::decode(&object.image[object.text.clone()]));
-        let name = format!("code object {}", self.modules.len());
-        let what = Description { rank: Rank(0), kind: MemoryKind::Device, name, is_initialised: true };
-        let image = self.shared.memory.allocate(object.image.len() as u64, None, what)?;
-        self.shared.memory.host_write(image, &object.image)?;
-        self.modules.push(Arc::new(Module { object, program, image }));
-        Ok(ModuleHandle(self.modules.len() - 1))
-    }
-
-    fn launch(&mut self, rank: Rank, launch: &Launch<ModuleHandle>) -> Result<(), EmulatorError> {
-        let Launch { module, symbol, grid, block, kernarg } = launch.clone();
-        let launch =
-            GridLaunch { module, symbol, grid: [grid, 1, 1], block: [block, 1, 1], dynamic_lds_bytes: 0, kernarg };
-        self.launch_grid(rank, &launch)
-    }
-
-    /// Runs everything that was queued. After an error the queues are empty and memory is as the failing instruction
-    /// left it.
-    fn synchronize(&mut self) -> Result<(), EmulatorError> {
-        if self.queues.iter().all(VecDeque::is_empty) {
-            return Ok(());
-        }
-        let (start, first_tick) = (Instant::now(), self.shared.clock.ticks());
-        let queues = self.queues.iter_mut().map(std::mem::take).collect();
-        let random = self.random.clone();
-        let scheduler = Scheduler::new(&self.options, random, &mut self.shared, Residency::new(queues));
-        let (random, result) = scheduler.run();
-        self.random = random;
-        self.shared.statistics.ticks += self.shared.clock.ticks() - first_tick;
-        self.shared.statistics.wall_seconds += start.elapsed().as_secs_f64();
-        result
     }
 }

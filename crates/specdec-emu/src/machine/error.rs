@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use specdec_core::ids::Rank;
 
 use super::location::{Location, Waiter};
+use super::stream::StreamError;
 
 /// Why the emulator refused or stopped. The message says what and where, [`EmulatorError::hint`] what to do.
 #[derive(thiserror::Error)]
@@ -150,6 +151,9 @@ pub enum EmulatorError {
         /// The nearest allocation, in words.
         near: String,
     },
+    /// A stream that was misused.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// Bits that are no instruction.
     #[error("{encoding:#010x} is no instruction that the emulator knows: {at}")]
     UnknownOpcode {

@@ -25,6 +25,7 @@ impl EmulatorError {
             Self::Overlap { .. } => "unregister the old memory before reusing its addresses",
             Self::NotAnAllocation { .. } => "pass the address that `allocate` or `register` was given",
             Self::HostAccess { .. } => "check the address and size against the allocation",
+            Self::Stream(error) => error.hint(),
             Self::UnknownOpcode { .. } => "add the instruction to the decoder, or check that the pc is code",
             Self::Unimplemented { .. } => "add it to the emulator; it never guesses",
             Self::OutsideAllocation { .. } | Self::CrossesEnd { .. } => {

@@ -189,6 +189,16 @@ impl Parking {
         }
     }
 
+    /// Tells the watchers of every line of a range.
+    pub fn signal_range(&mut self, address: u64, bytes: u64) {
+        if self.subscribers.is_empty() || bytes == 0 {
+            return;
+        }
+        for line in address >> LINE_BYTES_LOG2..=(address + bytes - 1) >> LINE_BYTES_LOG2 {
+            self.signal_line(line);
+        }
+    }
+
     fn signal_line(&mut self, line: u64) {
         let Some(waves) = self.subscribers.remove(&line) else { return };
         self.num_signals += 1;

@@ -12,6 +12,7 @@ use super::scoreboard::Scoreboard;
 use super::shared::Shared;
 use super::slot::{Slot, WaveState};
 use super::statistics::LoadsInFlight;
+use super::stream::{self, Entry};
 use super::visibility::Origin;
 use super::weak;
 use crate::wave::{Lanes, LANES};
@@ -31,7 +32,7 @@ pub(super) struct Residency {
     pub groups: Vec<Group>,
     /// By rank.
     pub running: Vec<Option<Running>>,
-    pub queues: Vec<VecDeque<Queued>>,
+    pub queues: Vec<VecDeque<Entry>>,
     free_slots: Vec<usize>,
     free_groups: Vec<usize>,
     /// Register files of ended waves, by size.
@@ -40,18 +41,20 @@ pub(super) struct Residency {
 
 impl Residency {
     /// Nothing resident; `queues` by rank.
-    pub fn new(queues: Vec<VecDeque<Queued>>) -> Self {
+    pub fn new(queues: Vec<VecDeque<Entry>>) -> Self {
         Self { running: queues.iter().map(|_| None).collect(), queues, ..Self::default() }
     }
 
-    /// Makes the next launch of every idle rank resident; adds its waves to `ready`.
+    /// Does what the stream of every idle rank holds up to its next launch, which becomes resident; adds its waves to
+    /// `ready`.
     pub fn start_launches(&mut self, shared: &mut Shared, ready: &mut Vec<u32>) -> Result<(), EmulatorError> {
         for rank in 0..self.queues.len() {
-            if self.running[rank].is_some() {
-                continue;
-            }
-            if let Some(queued) = self.queues[rank].pop_front() {
-                self.start(rank, queued, shared, ready)?;
+            while self.running[rank].is_none() {
+                match self.queues[rank].pop_front() {
+                    None => break,
+                    Some(Entry::Launch(queued)) => self.start(rank, queued, shared, ready)?,
+                    Some(copy) => stream::perform(&copy, Rank(rank as u8), shared)?,
+                }
             }
         }
         Ok(())
@@ -60,7 +63,7 @@ impl Residency {
     fn start(
         &mut self,
         rank: usize,
-        queued: Queued,
+        queued: Arc<Queued>,
         shared: &mut Shared,
         ready: &mut Vec<u32>,
     ) -> Result<(), EmulatorError> {
@@ -69,7 +72,6 @@ impl Residency {
         let (waves, workgroups) = (queued.shape.waves(), queued.shape.workgroups());
         let registers = queued.vector_registers();
         let entry = queued.module.program.find(queued.kernel().entry).unwrap_or(usize::MAX);
-        let queued = Arc::new(queued);
         let kernel = shared.races.as_mut().map(|races| races.start_launch(&queued));
         for workgroup in 0..workgroups {
             let group = self.free_groups.pop().unwrap_or(self.groups.len());

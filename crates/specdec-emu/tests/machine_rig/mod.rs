@@ -131,10 +131,10 @@ pub fn launch(
     emulator: &mut Emulator,
     rank: u8,
     module: ModuleHandle,
-    symbol: &str,
+    symbol: &'static str,
     (grid, block): (u32, u32),
     kernarg: Kernarg,
 ) -> Result<(), EmulatorError> {
-    let launch = Launch { module, symbol: symbol.into(), grid, block, kernarg: kernarg.bytes() };
+    let launch = Launch { module, symbol, grid, block, kernarg: kernarg.bytes() };
     emulator.launch(Rank(rank), &launch)
 }
