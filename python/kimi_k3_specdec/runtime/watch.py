@@ -25,7 +25,7 @@ class Watcher:
     """
 
     def __init__(self, abort: Callable[[], None], peers: Mapping[int, int]) -> None:
-        """`peers`: process ids by rank, without this process. Raises ProcessLookupError for one that is gone already."""
+        """`peers`: process ids by rank, without this process. Raises ProcessLookupError if one has ended."""
         self._abort = abort
         self._lost: dict[int, int] = {}
         self._signal: int | None = None
