@@ -19,5 +19,6 @@ pub mod layout;
 pub mod orders;
 pub mod plan;
 pub mod protocol;
+pub mod replay;
 pub mod tag;
 pub mod tasks;
