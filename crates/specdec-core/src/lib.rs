@@ -17,6 +17,7 @@ pub mod health;
 pub mod ids;
 pub mod layout;
 pub mod orders;
+pub mod peer;
 pub mod plan;
 pub mod protocol;
 pub mod replay;
