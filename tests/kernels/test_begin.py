@@ -44,7 +44,7 @@ def test_metadata_of_another_step_is_refused(culprit):
     world = World(SHAPE, LAYERS)
     world.run((1, 2))
     world.engine.lose_copy(culprit, 0)
-    stopped(world, culprit, "its metadata is of step 0, this is step 1", str(culprit))
+    stopped(world, culprit, "read metadata of step 0 in step 1", str(culprit))
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
@@ -52,7 +52,7 @@ def test_a_second_launch_beside_a_running_one_is_refused(culprit):
     """They share the workgroups' places, so each might wait for ever; the abort word stops the other one too."""
     world = World(SHAPE, LAYERS)
     poke(world, culprit, BUSY, 1)
-    stopped(world, culprit, "another launch of this rank was still running", "no memory else")
+    stopped(world, culprit, "found another launch of its rank still running", "no memory else")
     assert ctypes.c_uint32.from_address(world.engine.addresses(culprit)["abort"]).value == 1
 
 

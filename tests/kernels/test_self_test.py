@@ -25,7 +25,7 @@ def test_the_start_up_test_finds_a_replay_that_sees_old_words(culprit):
     """As a graph does whose small copies arrive late."""
     world = World(SHAPE, LAYERS)
     world.engine.lose_copy(culprit, 3)
-    with pytest.raises(DeviceFailure, match=f"rank {culprit}, .*its metadata is of step 2, this is step 3"):
+    with pytest.raises(DeviceFailure, match=f"rank {culprit}, .*read metadata of step 2 in step 3"):
         world.engine.self_test()
 
 

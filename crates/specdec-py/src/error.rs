@@ -3,11 +3,10 @@
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use specdec_core::abi::FailureReason;
 use specdec_core::binding::BindingError;
 use specdec_core::engine::EngineError;
 use specdec_core::geometry::GeometryError;
-use specdec_core::health::{stage_name, Failure};
+use specdec_core::health::Failure;
 use specdec_core::tasks::StepShapeError;
 use specdec_emu::machine::EmulatorError;
 
@@ -60,44 +59,13 @@ pub fn unknown(what: &str, name: &str, known: &str) -> PyErr {
     refused(format!("unknown {what} `{name}`"), &format!("choose one of {known}"))
 }
 
-/// One failure as a sentence.
-fn sentence(failure: &Failure) -> String {
-    let Failure { rank, cta, record } = failure;
-    let stage = stage_name(record.stage);
-    let why = match record.reason {
-        reason if reason == FailureReason::Timeout as u32 => {
-            format!(
-                "waited in vain for rank {} (tag {:#x}, saw {:#x}, byte {:#x})",
-                record.source, record.wanted, record.seen, record.offset
-            )
-        }
-        reason if reason == FailureReason::Poison as u32 => format!("saw that rank {} had failed", record.source),
-        reason if reason == FailureReason::Abort as u32 => "was asked to give up".into(),
-        reason if reason == FailureReason::StaleMetadata as u32 => {
-            format!("did not begin: its metadata is of step {}, this is step {}", record.seen, record.wanted)
-        }
-        reason if reason == FailureReason::Corrupt as u32 => {
-            format!("read {:#x} where rank {} had stored {:#x}", record.seen, record.source, record.wanted)
-        }
-        reason if reason == FailureReason::Busy as u32 => {
-            "did not begin: another launch of this rank was still running".into()
-        }
-        _ => format!(
-            "request {}: state slot or accepted count {} is out of range",
-            record.offset,
-            record.seen.cast_signed()
-        ),
-    };
-    format!("{rank}, layer {}, stage {stage}, {cta} {why}", record.layer)
-}
-
 /// An engine's error.
 pub fn engine(error: EngineError<EmulatorError>) -> PyErr {
     match error {
         EngineError::Device(error) => machine(&error),
         EngineError::Shape(error) => shape(&error),
         EngineError::Failed(failures) => {
-            let sentences: Vec<String> = failures.iter().map(sentence).collect();
+            let sentences: Vec<String> = failures.iter().map(Failure::to_string).collect();
             let message = sentences.first().cloned().unwrap_or_else(|| "a rank failed without a record".into());
             let error = DeviceFailure::new_err(message);
             Python::attach(|py| {

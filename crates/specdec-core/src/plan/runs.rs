@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::abi::LayerKind;
 use crate::geometry::Geometry;
 use crate::ids::Layer;
+use crate::plan::LayerSet;
 
 /// One launch: consecutive served layers. Only its first layer can be the half of an MLA layer, because vLLM runs that
 /// layer's attention in between.
@@ -33,10 +34,19 @@ pub fn runs(geometry: &Geometry, layers: RangeInclusive<u8>) -> Vec<Run> {
 
 /// The runs of served layers, given in order.
 pub fn runs_of(layers: impl IntoIterator<Item = (Layer, LayerKind)>) -> Vec<Run> {
+    runs_ending_after(LayerSet::NONE, layers)
+}
+
+/// The runs of served layers, given in order, of which none goes on behind a layer whose output somebody else reads:
+/// prefix and delta of a layer inside a run exist only while the launch rewrites them.
+pub fn runs_ending_after(read: LayerSet, layers: impl IntoIterator<Item = (Layer, LayerKind)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (layer, kind) in layers {
+        let goes_on = |run: &Run| {
+            kind == LayerKind::Whole && run.last.0.checked_add(1) == Some(layer.0) && !read.contains(run.last)
+        };
         match runs.last_mut() {
-            Some(run) if kind == LayerKind::Whole && run.last.0 + 1 == layer.0 => run.last = layer,
+            Some(run) if goes_on(run) => run.last = layer,
             _ => runs.push(Run { first: layer, last: layer }),
         }
     }
@@ -60,5 +70,19 @@ mod tests {
         let k3 = pairs(&K3, 0..=255);
         assert_eq!((k3.len(), k3[0], k3[1], k3[24]), (25, (1, 2), (3, 6), (92, 92)));
         assert_eq!(runs(&K3, 0..=255).iter().map(|run| run.num_layers()).sum::<u32>(), 92);
+    }
+
+    #[test]
+    fn no_run_swallows_what_a_drafter_reads() {
+        let kinds =
+            |g: &'static Geometry| (0..g.num_layers as u8).filter_map(|i| Some((Layer(i), g.layer_kind(Layer(i))?)));
+        let read: LayerSet = [2, 23, 47, 71, 89].map(Layer).into_iter().collect();
+        let split = runs_ending_after(read, kinds(&K3));
+        // 2 ends a run as it is; 23, 47 and 71 are halves that a run begins with; 89 is inside one.
+        assert_eq!(split.len(), 29);
+        assert!(split.iter().all(|run| (run.first.0..run.last.0).all(|layer| !read.contains(Layer(layer)))));
+        assert!(split.contains(&Run { first: Layer(87), last: Layer(89) }));
+        assert!(split.contains(&Run { first: Layer(90), last: Layer(90) }));
+        assert!(split.contains(&Run { first: Layer(23), last: Layer(23) }));
     }
 }
