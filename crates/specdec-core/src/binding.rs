@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::abi::{LayerDescriptor, LayerKind, NONE};
 use crate::geometry::Geometry;
+use crate::guards::{needed, KDA_NUMBERS, NUMBERS};
 use crate::ids::Layer;
 
 /// Everything that is wrong with a layer's binding.
@@ -18,23 +19,9 @@ pub struct BindingError {
     pub problems: Vec<String>,
 }
 
-const SEAM: [&str; 3] = ["norm", "logit", "output"];
-const EVERY_LAYER: [&str; 12] = [
-    "o_proj",
-    "router",
-    "router_bias",
-    "latent_down",
-    "shared_gate_up",
-    "shared_down",
-    "w13",
-    "w13_scale",
-    "w2",
-    "w2_scale",
-    "latent_norm",
-    "up",
-];
-const KDA: [&str; 8] = ["in_proj", "f_b", "conv", "a_log", "dt_bias", "o_norm", "conv_state", "recurrent_state"];
-const KDA_NUMBERS: [&str; 8] = [
+/// Of a KDA layer besides its weights.
+const STATES: [&str; 2] = ["conv_state", "recurrent_state"];
+const STATE_NUMBERS: [&str; 7] = [
     "conv_slot_stride",
     "conv_channel_stride",
     "conv_token_stride",
@@ -42,8 +29,35 @@ const KDA_NUMBERS: [&str; 8] = [
     "num_slots",
     "state_group",
     "gate_lower_bound",
-    "o_norm_eps",
 ];
+
+/// Where a layer stands in its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the kernels run of it.
+    pub kind: LayerKind,
+    /// The layer.
+    pub layer: Layer,
+    /// Blocks in the bank before it.
+    pub num_blocks: u32,
+    /// Block that it writes.
+    pub block_write: Option<u32>,
+}
+
+impl Place {
+    /// A layer's place in a geometry's stack; `None`: the kernels do not serve it.
+    pub fn of(geometry: &Geometry, layer: Layer) -> Option<Self> {
+        let kind = geometry.layer_kind(layer).filter(|_| u32::from(layer.0) < geometry.num_layers)?;
+        let block_write = geometry.is_block_write(layer).then(|| u32::from(layer.0) / geometry.attn_res_block_size);
+        Some(Self { kind, layer, num_blocks: geometry.prev_valid_blocks(layer), block_write })
+    }
+}
+
+/// An integer as a named number; those that the fields hold are exact up to 2 to the 53rd.
+#[expect(clippy::cast_precision_loss, reason = "no memory holds 2 to the 53rd elements")]
+pub const fn number(value: u64) -> f64 {
+    value as f64
+}
 
 /// Where a named address goes.
 fn address<'a>(descriptor: &'a mut LayerDescriptor, name: &str) -> Option<&'a mut u64> {
@@ -92,47 +106,43 @@ fn set_number(descriptor: &mut LayerDescriptor, name: &str, value: f64) -> bool 
     true
 }
 
-/// The descriptor of one layer: weights and states by field name, what the geometry knows from the geometry.
+/// The descriptor of one layer of a geometry's stack: weights and states by field name.
 pub fn descriptor(
     geometry: &Geometry,
     layer: Layer,
     addresses: &BTreeMap<String, u64>,
     numbers: &BTreeMap<String, f64>,
 ) -> Result<LayerDescriptor, BindingError> {
-    let mut problems = Vec::new();
-    let kind = geometry.layer_kind(layer).filter(|_| u32::from(layer.0) < geometry.num_layers);
-    let Some(kind) = kind else {
-        return Err(BindingError {
-            layer,
-            problems: vec![format!("the kernels do not serve it in `{}`", geometry.name)],
-        });
-    };
+    let place = Place::of(geometry, layer).ok_or_else(|| BindingError {
+        layer,
+        problems: vec![format!("the kernels do not serve it in `{}`", geometry.name)],
+    })?;
+    descriptor_at(&place, addresses, numbers)
+}
+
+/// The same of a layer at a known place.
+pub fn descriptor_at(
+    place: &Place,
+    addresses: &BTreeMap<String, u64>,
+    numbers: &BTreeMap<String, f64>,
+) -> Result<LayerDescriptor, BindingError> {
+    let &Place { kind, layer, num_blocks, block_write } = place;
     let whole = kind == LayerKind::Whole;
-    let seams: &[&str] = if whole { &["attention_seam", "mlp_seam"] } else { &["mlp_seam"] };
-    let mut needed: Vec<String> = EVERY_LAYER.iter().map(|&name| name.into()).collect();
-    let mut needed_numbers = vec!["latent_eps".to_owned()];
-    for seam in seams {
-        needed.extend(SEAM.iter().map(|field| format!("{seam}.{field}")));
-        needed_numbers.extend(["eps", "output_eps"].map(|field| format!("{seam}.{field}")));
-    }
-    if whole {
-        needed.extend(KDA.map(String::from));
-        needed_numbers.extend(KDA_NUMBERS.map(String::from));
-    }
-    problems
-        .extend(needed.iter().filter(|name| !addresses.contains_key(*name)).map(|name| format!("no address `{name}`")));
-    let missing = needed_numbers.iter().filter(|name| !numbers.contains_key(*name));
-    problems.extend(missing.map(|name| format!("no number `{name}`")));
+    let states: &[&str] = if whole { &STATES } else { &[] };
+    let (kda, state_numbers) = if whole { (&KDA_NUMBERS[..], &STATE_NUMBERS[..]) } else { (&[][..], &[][..]) };
+    let needed = needed(kind).map(|tensor| tensor.field).chain(states.iter().copied());
+    let needed_numbers = NUMBERS.iter().chain(kda).map(|(field, _)| *field).chain(state_numbers.iter().copied());
+    let mut problems: Vec<String> = needed
+        .filter(|name| !addresses.contains_key(*name))
+        .map(|name| format!("no address `{name}`"))
+        .chain(needed_numbers.filter(|name| !numbers.contains_key(*name)).map(|name| format!("no number `{name}`")))
+        .collect();
 
     let mut descriptor = LayerDescriptor {
         kind: kind as u32,
         layer: u32::from(layer.0),
-        num_blocks: geometry.prev_valid_blocks(layer),
-        block_write: if geometry.is_block_write(layer) {
-            u32::from(layer.0) / geometry.attn_res_block_size
-        } else {
-            NONE
-        },
+        num_blocks,
+        block_write: block_write.unwrap_or(NONE),
         ..LayerDescriptor::default()
     };
     for (name, &value) in addresses {

@@ -13,6 +13,7 @@ pub mod encode;
 pub mod engine;
 pub mod event_graph;
 pub mod geometry;
+pub mod guards;
 pub mod health;
 pub mod ids;
 pub mod layout;
