@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod encode;
 pub mod engine;
 pub mod event_graph;
+pub mod executor;
 pub mod geometry;
 pub mod guards;
 pub mod health;

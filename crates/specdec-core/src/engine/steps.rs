@@ -6,12 +6,18 @@ use super::{Engine, EngineError};
 use crate::abi::{HealthHeader, HEALTH_HEADER_BYTES, MAX_RANKS};
 use crate::device::Device;
 use crate::ids::Rank;
+use crate::replay::MAX_IN_FLIGHT;
 use crate::tag::{Epoch, Tag};
 
 /// Bytes of the alarm words of a rank's peer head.
 const ALARM_BYTES: u64 = 4 * MAX_RANKS as u64;
-/// Bytes of a report: the health header, then the alarm words.
-pub const REPORT_BYTES: u64 = HEALTH_HEADER_BYTES as u64 + ALARM_BYTES;
+/// Where in a report the mark of its arrival is: behind the health header and the alarm words.
+const MARK_OFFSET: u64 = HEALTH_HEADER_BYTES as u64 + ALARM_BYTES;
+/// From one step's report to the next one's.
+const REPORT_STRIDE: u64 = 128;
+const _: () = assert!(MARK_OFFSET + 8 <= REPORT_STRIDE);
+/// Bytes of a rank's reports: as many as there may be steps without one, so that none is overwritten unread.
+pub const REPORT_BYTES: u64 = REPORT_STRIDE * MAX_IN_FLIGHT as u64;
 
 /// What a rank's device says of the steps that it has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +33,7 @@ pub struct DeviceReport {
 }
 
 impl DeviceReport {
-    fn from_bytes(bytes: &[u8; REPORT_BYTES as usize]) -> Self {
+    fn from_bytes(bytes: &[u8; REPORT_STRIDE as usize]) -> Self {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let alarm = |rank: usize| word(HEALTH_HEADER_BYTES as usize + 4 * rank);
         Self {
@@ -42,6 +48,16 @@ impl DeviceReport {
     pub fn is_alarmed(&self) -> bool {
         self.has_failed || self.alarms.iter().any(Option::is_some)
     }
+}
+
+/// Byte offset of a step's report.
+const fn slot(of: Epoch) -> u64 {
+    REPORT_STRIDE * (of.0 % MAX_IN_FLIGHT) as u64
+}
+
+/// What stands behind a step's report once all of it has arrived. Memory that nobody has written has 0.
+const fn mark(of: Epoch) -> u64 {
+    of.0 as u64 + 1
 }
 
 impl<D: Device> Engine<D> {
@@ -98,8 +114,8 @@ impl<D: Device> Engine<D> {
         Ok(self.device.end_capture(rank)?)
     }
 
-    /// Queues a captured step.
-    pub fn replay(&mut self, rank: Rank, graph: &D::Graph) -> Result<(), EngineError<D::Error>> {
+    /// Announces a captured step that the caller queues next, on the same stream.
+    pub fn announce_replay(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
         if self.stopped {
             return Err(EngineError::Stopped);
         }
@@ -107,24 +123,43 @@ impl<D: Device> Engine<D> {
             return Err(EngineError::OpenStep(rank));
         }
         self.open_step(rank)?;
-        self.device.launch_graph(rank, graph)?;
         self.end_step(rank)
     }
 
-    /// Queues a copy of what the device has to say, to host memory: nobody waits for it.
-    pub fn queue_report(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
-        let state = self.state(rank)?;
-        let (report, health, head) = (state.report, state.health, state.peer);
-        self.device.queue_copy(rank, report, health, u64::from(HEALTH_HEADER_BYTES))?;
-        let alarms = report.offset(u64::from(HEALTH_HEADER_BYTES));
-        Ok(self.device.queue_copy(rank, alarms, head, ALARM_BYTES)?)
+    /// Queues a captured step.
+    pub fn replay(&mut self, rank: Rank, graph: &D::Graph) -> Result<(), EngineError<D::Error>> {
+        self.announce_replay(rank)?;
+        Ok(self.device.launch_graph(rank, graph)?)
     }
 
-    /// The last report that has arrived.
-    pub fn report(&self, rank: Rank) -> Result<DeviceReport, EngineError<D::Error>> {
-        let mut bytes = [0; REPORT_BYTES as usize];
-        self.device.read(self.state(rank)?.report, &mut bytes)?;
-        Ok(DeviceReport::from_bytes(&bytes))
+    /// Queues a copy of what the device has to say behind step `of`, to host memory: nobody waits for it.
+    pub fn queue_report(&mut self, rank: Rank, of: Epoch) -> Result<(), EngineError<D::Error>> {
+        let state = self.state(rank)?;
+        let (report, health, head) = (state.report.offset(slot(of)), state.health, state.peer);
+        self.device.queue_copy(rank, report, health, u64::from(HEALTH_HEADER_BYTES))?;
+        let alarms = report.offset(u64::from(HEALTH_HEADER_BYTES));
+        self.device.queue_copy(rank, alarms, head, ALARM_BYTES)?;
+        Ok(self.device.queue_write(rank, report.offset(MARK_OFFSET), &mark(of).to_le_bytes())?)
+    }
+
+    /// The report behind step `of`; `None` while it is on its way.
+    pub fn report(&self, rank: Rank, of: Epoch) -> Result<Option<DeviceReport>, EngineError<D::Error>> {
+        let (report, mut arrived) = (self.state(rank)?.report.offset(slot(of)), [0; 8]);
+        self.device.read(report.offset(MARK_OFFSET), &mut arrived)?;
+        if u64::from_le_bytes(arrived) != mark(of) {
+            return Ok(None);
+        }
+        let mut bytes = [0; REPORT_STRIDE as usize];
+        self.device.read(report, &mut bytes)?;
+        Ok(Some(DeviceReport::from_bytes(&bytes)))
+    }
+
+    /// By rank: the step and layer in which it gave up, as it told this one.
+    pub fn alarms(&self, rank: Rank) -> Result<[Option<Tag>; MAX_RANKS as usize], EngineError<D::Error>> {
+        let mut bytes = [0; REPORT_STRIDE as usize];
+        let told = &mut bytes[HEALTH_HEADER_BYTES as usize..MARK_OFFSET as usize];
+        self.device.read(self.state(rank)?.peer, told)?;
+        Ok(DeviceReport::from_bytes(&bytes).alarms)
     }
 
     /// Continues at `epoch` on every rank of this process: all ranks of a group must agree on it.
@@ -144,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_report_is_alarmed_by_its_own_word_and_by_any_ranks() {
-        let mut bytes = [0; REPORT_BYTES as usize];
+        let mut bytes = [0; REPORT_STRIDE as usize];
         bytes[offset_of!(HealthHeader, epoch)] = 7;
         bytes[offset_of!(HealthHeader, step)] = 6;
         let quiet = DeviceReport::from_bytes(&bytes);

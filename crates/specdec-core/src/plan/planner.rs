@@ -200,7 +200,7 @@ impl Planner {
             Ok(requests) => requests,
         };
         let KvBinding::Bound(generation) = facts.kv else { return Err(PlanError::KvRebound) };
-        let list = if facts.outputs_read.is_subset_of(self.prepared_for) { &self.prepared } else { &self.single };
+        let list = self.list(facts.outputs_read);
         let width = Rows(facts.width as u8);
         Ok(StepPlan::Specialized(Specialized {
             width,
@@ -240,6 +240,19 @@ impl Planner {
     /// Whether steps of that many rows are planned.
     pub const fn serves(&self, width: u32) -> bool {
         width >= 1 && width <= MAX_ROWS && self.widths >> (width - 1) & 1 == 1
+    }
+
+    fn list(&self, outputs_read: LayerSet) -> &RunList {
+        if outputs_read.is_subset_of(self.prepared_for) {
+            &self.prepared
+        } else {
+            &self.single
+        }
+    }
+
+    /// The launches of a step of which somebody reads these outputs.
+    pub fn runs_reading(&self, outputs_read: LayerSet) -> &[Run] {
+        &self.list(outputs_read).runs
     }
 
     /// The launches of a step in which nobody reads outputs that were not announced.
