@@ -43,6 +43,9 @@ pub enum EngineError<E: std::error::Error> {
     /// A layer of the run has no weights yet.
     #[error("{1} of {0} is not bound")]
     Unbound(Rank, Layer),
+    /// A layer behind the geometry's last.
+    #[error("layer {0} does not exist: the engine's geometry has {1} layers")]
+    UnknownLayer(u32, usize),
     /// Too many state groups.
     #[error("{0} state groups: at most {MAX_GROUPS}")]
     Groups(usize),
@@ -198,10 +201,15 @@ impl<D: Device> Engine<D> {
 
     /// Writes one layer's descriptor on a rank.
     pub fn bind_layer(&mut self, rank: Rank, descriptor: &LayerDescriptor) -> Result<(), EngineError<D::Error>> {
+        let layer = descriptor.layer;
+        let layers = self.state(rank)?.bound.len();
+        if layer as usize >= layers {
+            return Err(EngineError::UnknownLayer(layer, layers));
+        }
         let bytes = descriptor.to_bytes();
-        let at = self.state(rank)?.descriptors.offset(bytes.len() as u64 * u64::from(descriptor.layer));
+        let at = self.state(rank)?.descriptors.offset(bytes.len() as u64 * u64::from(layer));
         self.device.write(at, &bytes)?;
-        self.ranks[rank.0 as usize].bound[descriptor.layer as usize] = true;
+        self.ranks[rank.0 as usize].bound[layer as usize] = true;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use specdec_emu::op::Op;
 use specdec_emu::stage_counts;
 
 use crate::emulator::{stall_policy, ADVANCE_TICKS};
+use crate::guards::PyCheckedLayers;
 use crate::statistics::counters;
 use crate::{counts, error, races};
 
@@ -129,6 +130,12 @@ impl PyEngine {
         let descriptor = binding::descriptor(&engine.shard().geometry, Layer(layer), &addresses, &numbers)
             .map_err(|e| error::binding(&e))?;
         engine.bind_layer(Rank(rank), &descriptor).map_err(error::engine)
+    }
+
+    /// Binds layers whose weights and states were checked.
+    fn bind_layers(&self, rank: u8, layers: &PyCheckedLayers) -> PyResult<()> {
+        let mut engine = self.lock();
+        layers.descriptors().try_for_each(|layer| engine.bind_layer(Rank(rank), layer).map_err(error::engine))
     }
 
     /// Binds a rank's KDA cache groups: (i32 `state_indices` address, its row stride, i32 `num_accepted` address).

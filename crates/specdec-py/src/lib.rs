@@ -11,6 +11,7 @@ mod emulator;
 mod engine;
 mod error;
 mod geometry;
+mod guards;
 mod inspect;
 mod instruction;
 mod races;
@@ -51,11 +52,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     config::add_constants(module)?;
     counts::add_constants(module)?;
+    guards::add_constants(module)?;
     module.add("Refused", py.get_type::<error::Refused>())?;
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
     module.add_class::<engine::PyEngine>()?;
     module.add_class::<emulator::PyMachine>()?;
+    module.add_class::<guards::PyCheckedModel>()?;
+    module.add_class::<guards::PyCheckedLayers>()?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::doctor_variables, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::import_page, module)?)?;
@@ -65,6 +69,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(emulator::parse_case, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::geometry, module)?)?;
     module.add_function(wrap_pyfunction!(geometry::step_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::weight_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::cache_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::mla_weight_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::mla_cache_reasons, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::state_group, module)?)?;
+    module.add_function(wrap_pyfunction!(guards::fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(counts::balance, module)?)?;
     module.add_function(wrap_pyfunction!(counts::critical_path, module)?)?;
     module.add_function(wrap_pyfunction!(counts::seeded_union, module)?)?;
