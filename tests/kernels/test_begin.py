@@ -87,19 +87,21 @@ def test_every_rank_is_told_who_gave_up_and_where(culprit):
     """An alarm word per rank at every rank: the step and layer."""
     world = World(SHAPE, LAYERS)
     world.run((1, 2))
-    quiet = reports(world)
+    quiet = reports(world, 0)
     assert [(r["epoch"], r["step"], r["failed"], set(r["alarms"])) for r in quiet] == [(1, 0, False, {0})] * 2
     world.indices[culprit][World.group(2), 1, 0] = world.num_slots
     world.launch((1, 2))
     failed(world)
-    for rank, report in enumerate(reports(world)):
+    for rank, report in enumerate(reports(world, 1)):
         assert report["failed"] and report["epoch"] == 1 and report["step"] == 1
         assert report["alarms"][culprit] == tag(1, 2), (rank, report)
 
 
-def reports(world: World) -> list[dict]:
-    """What every rank's device has to say, after whatever is queued."""
+def reports(world: World, of: int) -> list[dict]:
+    """What every rank has to say behind step `of`, after whatever is queued."""
     for rank in range(2):
-        world.engine.queue_report(rank)
+        world.engine.queue_report(rank, of)
+        assert world.engine.report(rank, of) is None
     world.engine.run()
-    return [world.engine.report(rank) for rank in range(2)]
+    found = [world.engine.report(rank, of) for rank in range(2)]
+    return [report for report in found if report is not None]

@@ -6,10 +6,10 @@
 
 use thiserror::Error;
 
-use crate::abi::MAX_RANKS;
+use crate::abi::{StateGroup, MAX_RANKS};
 use crate::device::Device;
 use crate::engine::{Activations, DeviceReport, Engine, EngineError};
-use crate::health::{diagnose, Diagnosis, Incident};
+use crate::health::{diagnose, Diagnosis, Failure, Incident};
 use crate::ids::{Rank, Rows};
 use crate::plan::{LayerSet, PlanError, Planner, Run, StepCounters, StepFacts, StepPlan, StockReason};
 use crate::replay::{
@@ -84,6 +84,9 @@ pub struct Executor {
     /// Bit `epoch % MAX_IN_FLIGHT`: a report of the step is queued. Steps that follow each other without
     /// [`Executor::after_step`], as warm-ups do, have one between them.
     queued: u32,
+    /// The groups of the step's metadata as last told, and those of captured graphs.
+    groups: Vec<StateGroup>,
+    graphs: Vec<(GraphId, Vec<StateGroup>)>,
 }
 
 impl Executor {
@@ -100,6 +103,8 @@ impl Executor {
             unreported: start,
             unqueued: start,
             queued: 0,
+            groups: Vec::new(),
+            graphs: Vec::new(),
         }
     }
 
@@ -156,12 +161,35 @@ impl Executor {
         };
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
         let graph = if is_capture { Some(ledger.capture(&step, now)?) } else { None };
-        if graph.is_none() {
-            ledger.expect(&step, now)?;
+        match graph {
+            Some(graph) => self.graphs.push((graph, self.groups.clone())),
+            None => drop(ledger.expect(&step, now)?),
         }
         let shape = StepShape::new(step.requests, step.rows_per_request - 1)?;
         self.open = Some(Open { shape, outputs_read: facts.outputs_read, is_capture });
         Ok(graph.map_or(Planned::Eager(step.runs), |graph| Planned::Captured(graph, step.runs)))
+    }
+
+    /// Tells the device where the metadata of the steps behind is. Inside a capture nothing is told: the graph's replays
+    /// are given the groups that were told last before its plan.
+    pub fn bind_groups<D: Device>(
+        &mut self,
+        engine: &mut Engine<D>,
+        groups: &[StateGroup],
+    ) -> Result<(), ExecutorError<D::Error>> {
+        if self.groups != groups {
+            self.groups.clear();
+            self.groups.extend_from_slice(groups);
+        }
+        if engine.device.is_capturing(self.rank).map_err(EngineError::from)? {
+            return Ok(());
+        }
+        Ok(engine.bind_groups(self.rank, &self.groups)?)
+    }
+
+    /// The graph of the last capture that was planned.
+    pub fn last_graph(&self) -> Option<GraphId> {
+        self.graphs.last().map(|(graph, _)| *graph)
     }
 
     /// Queues a run of the planned step, by its place among the step's runs.
@@ -195,6 +223,9 @@ impl Executor {
     ) -> Result<Epoch, ExecutorError<D::Error>> {
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
         let epoch = ledger.expect_replay(graph, now)?;
+        if let Some((_, groups)) = self.graphs.iter().find(|(known, _)| *known == graph) {
+            engine.bind_groups(self.rank, groups)?;
+        }
         self.counters.count_specialized(ledger.vote(self.rank).width, live);
         engine.announce_replay(self.rank)?;
         Ok(epoch)
@@ -262,15 +293,17 @@ impl Executor {
         }
     }
 
-    /// What a person should be told of a stop: `missing` are ranks whose processes have ended, `failures` every record
-    /// that could be had.
+    /// What a person should be told of a stop: `missing` are ranks whose processes have ended, `told` what other ranks
+    /// recorded.
     pub fn diagnose<D: Device>(
         &self,
         engine: &Engine<D>,
+        told: &[Failure],
         missing: RankSet,
         verdict: Option<Divergence>,
     ) -> Result<Diagnosis, EngineError<D::Error>> {
-        let failures = engine.failures()?;
+        let mut failures = engine.failures()?;
+        failures.extend(told.iter().filter(|failure| engine.members().all(|member| member != failure.rank)));
         let alarms = engine.alarms(self.rank)?;
         let raised = (0..MAX_RANKS as u8).map(Rank).filter(|rank| alarms[rank.0 as usize].is_some()).collect();
         Ok(diagnose(&Incident {

@@ -19,6 +19,12 @@ create_exception!(
 );
 create_exception!(
     kimi_k3_specdec,
+    StepStopped,
+    PyRuntimeError,
+    "A step must not run or did not do what it had to; `.hint` says what to do."
+);
+create_exception!(
+    kimi_k3_specdec,
     DeviceFailure,
     PyRuntimeError,
     "A rank gave up in a step; `.records` lists every workgroup's."
@@ -47,6 +53,11 @@ pub fn shape(error: &StepShapeError) -> PyErr {
 /// A refused layer binding.
 pub fn binding(error: &BindingError) -> PyErr {
     with_hint::<Refused>(error.to_string(), "pass exactly the addresses and numbers that the layer's kind needs")
+}
+
+/// A step that the books do not allow.
+pub fn stopped(message: String, hint: &str) -> PyErr {
+    with_hint::<StepStopped>(message, hint)
 }
 
 /// Any other request that cannot be served.

@@ -29,6 +29,9 @@ pub enum EngineError<E: std::error::Error> {
     /// A layer of the run has no weights yet.
     #[error("{1} of {0} is not bound")]
     Unbound(Rank, Layer),
+    /// A layer behind the geometry's last.
+    #[error("layer {0} does not exist: the engine's geometry has {1} layers")]
+    UnknownLayer(u32, usize),
     /// Too many state groups.
     #[error("{0} state groups: at most {MAX_GROUPS}")]
     Groups(usize),

@@ -67,6 +67,7 @@ struct RankState<M> {
     descriptors: DeviceAddress,
     bound: Vec<bool>,
     groups: DeviceAddress,
+    bound_groups: Vec<StateGroup>,
     tables: HashMap<StepShape, DeviceAddress>,
     /// The step that is launched next, or is being launched.
     next: Epoch,
@@ -159,24 +160,35 @@ impl<D: Device> Engine<D> {
 
     /// Writes one layer's descriptor on a rank.
     pub fn bind_layer(&mut self, rank: Rank, descriptor: &LayerDescriptor) -> Result<(), EngineError<D::Error>> {
+        let layer = descriptor.layer;
+        let layers = self.state(rank)?.bound.len();
+        if layer as usize >= layers {
+            return Err(EngineError::UnknownLayer(layer, layers));
+        }
         let bytes = descriptor.to_bytes();
-        let at = self.state(rank)?.descriptors.offset(bytes.len() as u64 * u64::from(descriptor.layer));
+        let at = self.state(rank)?.descriptors.offset(bytes.len() as u64 * u64::from(layer));
         self.device.write(at, &bytes)?;
-        self.state_mut(rank)?.bound[descriptor.layer as usize] = true;
+        self.state_mut(rank)?.bound[layer as usize] = true;
         Ok(())
     }
 
-    /// Writes a rank's state groups.
+    /// Queues a rank's state groups for the launches behind; groups that are there already cost nothing.
     pub fn bind_groups(&mut self, rank: Rank, groups: &[StateGroup]) -> Result<(), EngineError<D::Error>> {
         if groups.len() as u64 > MAX_GROUPS {
             return Err(EngineError::Groups(groups.len()));
         }
+        let state = self.state_mut(rank)?;
+        if state.bound_groups == groups {
+            return Ok(());
+        }
+        state.bound_groups.clear();
+        state.bound_groups.extend_from_slice(groups);
         let mut bytes = Vec::new();
         for group in groups {
             group.encode(&mut bytes);
         }
         let at = self.state(rank)?.groups;
-        Ok(self.device.write(at, &bytes)?)
+        Ok(self.device.queue_write(rank, at, &bytes)?)
     }
 
     /// Plans a shape and writes its task table on every rank; a shape that is there already costs nothing.

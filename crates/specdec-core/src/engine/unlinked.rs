@@ -123,6 +123,7 @@ impl<M: Copy> RankState<M> {
             descriptors: take(MemoryKind::Device, buffers.descriptor_bytes, "layer descriptors")?,
             bound: vec![false; num_layers as usize],
             groups: take(MemoryKind::Device, buffers.state_group_bytes, "state groups")?,
+            bound_groups: Vec::new(),
             tables: HashMap::new(),
             next: Epoch(0),
             is_step_open: false,

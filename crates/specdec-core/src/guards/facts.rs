@@ -31,7 +31,7 @@ impl From<KindFacts> for LayerKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SituMode {
-    /// `a4w4`, `a8w4` or `a16w4`; another text is refused by that name.
+    /// The switch, as vLLM resolves it or as the environment has it: `auto`, `a4w4`, `a8w4`, `a16w4`.
     pub activation: String,
     /// Whether w13 was loaded with its gate and up rows interleaved.
     pub interleaved: bool,

@@ -17,7 +17,7 @@ mod weights;
 pub use caches::cache_reasons;
 pub use checked::{CheckedCache, CheckedLayer, CheckedWeights};
 pub use facts::{CacheFacts, KindFacts, LayerFacts, MlaFacts, ModelFacts, SituMode};
-pub use fingerprint::BindingFingerprint;
+pub use fingerprint::binding_fingerprint;
 pub use metadata::{state_group, MetadataReason};
 pub use mla::{mla_cache_reasons, mla_weight_reasons, MlaReason};
 pub use needs::{needed, NeededTensor, Part, KDA_NUMBERS, NUMBERS, TENSORS};

@@ -5,6 +5,7 @@ use super::needs::{needed, NeededTensor, Part, KDA_NUMBERS, NUMBERS};
 use super::reason::{is_placed, WeightReason};
 use super::tensor::TensorFacts;
 use crate::abi::MAX_BLOCKS;
+use crate::config::SituV2;
 use crate::geometry::{Shard, CONV_WIDTH};
 
 const BACKEND: &str = "AITER_MXFP4_BF16";
@@ -159,9 +160,9 @@ impl Reasons {
     fn own(&mut self, facts: &LayerFacts, structure: Structure) {
         let layer = facts.layer;
         if structure.has(Part::Experts) {
-            if facts.situ.activation != "a4w4" {
-                self.ours.push(WeightReason::SituActivation { layer, found: facts.situ.activation.clone() });
-            }
+            self.ours.extend(
+                situ_activation(&facts.situ.activation).map(|found| WeightReason::SituActivation { layer, found }),
+            );
             if facts.situ.interleaved {
                 self.ours.push(WeightReason::GateUpInterleaved { layer });
             }
@@ -200,6 +201,15 @@ pub fn blocks(facts: &LayerFacts) -> Option<(u32, Option<u32>)> {
     }
     let writes = facts.kind == KindFacts::Whole && before < MAX_BLOCKS && facts.block_write.is(before);
     writes.then_some((before, Some(before)))
+}
+
+/// vLLM's name of an activation that is none of ours.
+fn situ_activation(switch: &str) -> Option<String> {
+    match SituV2::try_from(switch.to_owned()) {
+        Ok(SituV2::Auto | SituV2::A4w4) => None,
+        Ok(other) => Some(other.name().into()),
+        Err(_) => Some(switch.into()),
+    }
 }
 
 /// Whether the kernels' reciprocal square root of a row of zeros is a number, in their precision.

@@ -16,7 +16,7 @@ impl fmt::Display for KvGeneration {
 }
 
 /// Addresses, strides and sizes in 64 bits: equal as long as nothing has moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Fingerprint(pub u64);
 

@@ -19,6 +19,7 @@ use specdec_core::tasks::StepShape;
 use specdec_emu::machine::{Emulator, Parts};
 
 use crate::error;
+use crate::guards::PyCheckedLayers;
 pub use unlinked::PyUnlinked;
 
 type Graph = <Emulator as Device>::Graph;
@@ -33,7 +34,7 @@ pub struct PyEngine {
 
 impl PyEngine {
     /// A panic in a binding leaves the engine as it was: its own `stopped` flag guards what must not go on.
-    fn lock(&self) -> MutexGuard<'_, Engine<Emulator>> {
+    pub fn lock(&self) -> MutexGuard<'_, Engine<Emulator>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,6 +84,12 @@ impl PyEngine {
         let descriptor = binding::descriptor(&engine.shard().geometry, Layer(layer), &addresses, &numbers)
             .map_err(|e| error::binding(&e))?;
         engine.bind_layer(Rank(rank), &descriptor).map_err(error::engine)
+    }
+
+    /// Binds layers whose weights and states were checked.
+    fn bind_layers(&self, rank: u8, layers: &PyCheckedLayers) -> PyResult<()> {
+        let mut engine = self.lock();
+        layers.descriptors().try_for_each(|layer| engine.bind_layer(Rank(rank), layer).map_err(error::engine))
     }
 
     /// Binds a rank's KDA cache groups: (i32 `state_indices` address, its row stride, i32 `num_accepted` address).

@@ -81,20 +81,20 @@ impl PyEngine {
         py.detach(|| self.lock().self_test()).map_err(error::engine)
     }
 
-    /// Queues a copy of what a rank's device has to say; nobody waits for it.
-    fn queue_report(&self, rank: u8) -> PyResult<()> {
-        self.lock().queue_report(Rank(rank)).map_err(error::engine)
+    /// Queues a copy of what a rank's device has to say behind step `of`; nobody waits for it.
+    fn queue_report(&self, rank: u8, of: u32) -> PyResult<()> {
+        self.lock().queue_report(Rank(rank), Epoch(of)).map_err(error::engine)
     }
 
-    /// The last report of a rank that has arrived: `epoch`, `step` (of the metadata that it saw), `failed`, and
-    /// `alarms`: by rank the tag of the step and layer in which it gave up, or 0.
-    fn report<'py>(&self, py: Python<'py>, rank: u8) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.lock().report(Rank(rank)).map_err(error::engine)?;
+    /// A rank's report behind step `of`, None while it is on its way: `epoch`, `step` (of the metadata that it saw),
+    /// `failed`, and `alarms`: by rank the tag of the step and layer in which it gave up, or 0.
+    fn report<'py>(&self, py: Python<'py>, rank: u8, of: u32) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(report) = self.lock().report(Rank(rank), Epoch(of)).map_err(error::engine)? else { return Ok(None) };
         let out = PyDict::new(py);
         out.set_item("epoch", report.epoch.0)?;
         out.set_item("step", report.step.0)?;
         out.set_item("failed", report.has_failed)?;
         out.set_item("alarms", report.alarms.map(|alarm| alarm.map_or(0, |tag| tag.0)).to_vec())?;
-        Ok(out)
+        Ok(Some(out))
     }
 }
