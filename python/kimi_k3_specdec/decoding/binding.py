@@ -4,42 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from .. import _native
 from ..errors import UserError
 from ..reference.geometry import Geometry
 from ..reference.kda import KdaState
 from ..reference.weights import RankWeights
 from .slots import group_of
 
-FIELDS = {
-    "attention_seam.norm": "self_attention_res_norm.weight",
-    "attention_seam.logit": "self_attention_res_proj.weight",
-    "attention_seam.output": "input_layernorm.weight",
-    "mlp_seam.norm": "mlp_res_norm.weight",
-    "mlp_seam.logit": "mlp_res_proj.weight",
-    "mlp_seam.output": "post_attention_layernorm.weight",
-    "in_proj": "self_attn.in_proj_qkvgfab.weight",
-    "f_b": "self_attn.f_b_proj.weight",
-    "conv": "self_attn.conv1d.weight",
-    "a_log": "self_attn.A_log",
-    "dt_bias": "self_attn.dt_bias",
-    "o_norm": "self_attn.o_norm.weight",
-    "o_proj": "self_attn.o_proj.weight",
-    "router": "mlp.gate.weight",
-    "router_bias": "mlp.gate.e_score_correction_bias",
-    "latent_down": "mlp.routed_expert_down_proj.weight",
-    "shared_gate_up": "mlp.shared_experts.gate_up_proj.weight",
-    "shared_down": "mlp.shared_experts.down_proj.weight",
-    "w13": "mlp.experts.w13_weight",
-    "w13_scale": "mlp.experts.w13_weight_scale",
-    "w2": "mlp.experts.w2_weight",
-    "w2_scale": "mlp.experts.w2_weight_scale",
-    "latent_norm": "mlp.routed_expert_norm.weight",
-    "up": "mlp.routed_expert_up_proj.weight",
-}
+FIELDS = {field: path for field, _, path, _ in _native.LAYER_TENSORS}
 """Descriptor field -> loaded tensor."""
 
-KDA_FIELDS = ("attention_seam.norm", "attention_seam.logit", "attention_seam.output", "in_proj", "f_b", "conv", "a_log",
-              "dt_bias", "o_norm")
+KDA_FIELDS = tuple(field for field, _, _, only_kda in _native.LAYER_TENSORS if only_kda)
 """Those that an MLA layer's half does not have."""
 
 EXPERT_FIELDS = ("w13", "w13_scale", "w2", "w2_scale")
