@@ -64,6 +64,7 @@ impl PyExecutor {
     /// `served`: the layers that kernels run, ascending; `widths`: rows of the steps that they serve, multiples of
     /// `rows_per_request`; `outputs_read`: layers whose output the drafter reads. Raises `Refused`.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "arguments of a Python constructor")]
     fn new(
         py: Python<'_>,
         engine: Py<PyEngine>,

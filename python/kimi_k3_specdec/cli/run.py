@@ -49,6 +49,9 @@ def command(
         str, typer.Option(help="strong: stores are seen at once; weak: as little and late as the hardware may show "
                                "them.")] = DEFAULTS.memory,
     schedules: Annotated[int, typer.Option(help="Run under so many schedules.")] = DEFAULTS.schedules,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Run every rank in a process of its own, like vLLM's workers; compare tokens "
+                                               "and states, not stages.")] = DEFAULTS.processes,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
@@ -72,7 +75,7 @@ def command(
             raise UserError(f"unknown schedule `{schedule}`", f"choose one of {', '.join(kinds)}")
         options = RunOptions(geometry, ranks, requests, speculative_tokens, steps, parse_layers(layers), seed,
                              schedule_seed, device, checkpoint, FaultSpec.parse(fault) if fault else None, check,
-                             schedule or ("all" if schedules > 1 else "turns"), memory, schedules)
+                             schedule or ("all" if schedules > 1 else "turns"), memory, schedules, processes)
         with progress() as report:
             outcome = run(options, report)
     if as_json_text:

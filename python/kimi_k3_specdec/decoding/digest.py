@@ -6,6 +6,7 @@ import hashlib
 
 import torch
 
+from ..reference.kda import KdaState
 from .checks.run import RunRecord
 from .exchanges import PAIR_REGIONS, ROW_REGIONS, parts
 from .slots import StatePages
@@ -38,6 +39,15 @@ class Digests:
     def payloads(self) -> list[str]:
         """SHA-256 by request."""
         return [digest.hexdigest() for digest in self._payloads]
+
+
+def rank_states_digest(states: dict[int, KdaState]) -> str:
+    """SHA-256 of one rank's states by layer, slot by slot, without what lies between them."""
+    digest = hashlib.sha256()
+    for layer in sorted(states):
+        for state in (states[layer].conv, states[layer].recurrent):
+            digest.update(state.contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def states_digest(pages: dict[int, list[StatePages]]) -> str:

@@ -66,6 +66,8 @@ class RunOptions:
     """Whether stores are seen at once (`strong`), or as little and late as the model allows (`weak`)."""
     schedules: int = 1
     """Schedules to explore, from `schedule_seed` on."""
+    processes: bool = False
+    """Whether every rank is a process of its own."""
 
     @property
     def rows_per_request(self) -> int:
@@ -102,6 +104,7 @@ class RunOptions:
         words += [f"--check {self.check}"] if self.check else []
         words += [f"--schedule {self.schedule}"] if self.schedule != "turns" else []
         words += [f"--memory {self.memory}"] if self.memory != "strong" else []
+        words += ["--processes"] if self.processes else []
         return " ".join(words)
 
 

@@ -89,6 +89,8 @@ class Outcome:
     statistics: dict[str, Any] = field(default_factory=dict)
     payload_digests: list[str] = field(default_factory=list)
     states_digest: str = ""
+    rank_states_digests: list[str] = field(default_factory=list)
+    """By rank, of the states alone: the same whether ranks are processes or not."""
     seconds: dict[str, float] = field(default_factory=dict)
     races: list[dict[str, Any]] = field(default_factory=list)
     """Reports of the race check, each with the command that shows it again."""

@@ -30,20 +30,24 @@ class Prepared:
         self.options, self.geometry, self.name, self.code_object = options, geometry, name, code_object
         with ExitStack() as stack:
             progress("checkpoint", 0, 1)
-            self._weights = _weights(options, geometry, stack)
+            self.weights = _weights(options, geometry, stack)
         self._trace: Trace = {}
         progress("pure-reference run", 0, 1)
-        self._parts = _parts(options, geometry, self._weights, self._trace)
+        self.parts = _parts(options, geometry, self.weights, self._trace)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request, with a step's rows behind its last."""
+        longest = max(truth.prompt.shape[0] + truth.tokens.shape[0] for truth, _ in self.parts)
+        return longest + self.options.rows_per_request
 
     def decode(self, options: RunOptions, progress: Progress) -> Outcome:
         """One run; `options` may differ from those at the start in what concerns the schedule."""
-        requests = [Request(*parts, tokens=[]) for parts in self._parts]
+        requests = [Request(*parts, tokens=[]) for parts in self.parts]
         fault = None if options.fault is None else Fault(options.fault, options, self.geometry)
-        weights = self._weights
+        weights = self.weights
         device_weights = weights if fault is None else fault.device_weights(weights, self._trace)
-        longest = max(r.truth.prompt.shape[0] + r.truth.tokens.shape[0] for r in requests)
-        plan = SlotPlan.draw(options.requests, options.rows_per_request, longest + options.rows_per_request,
-                             options.seed)
+        plan = SlotPlan.draw(options.requests, options.rows_per_request, self.longest, options.seed)
         progress("device", 0, 1)
         machine = Machine(options, self.geometry, device_weights, plan, [self.code_object])
         session = Session(options, Model(weights), machine, plan, requests, fault)

@@ -13,6 +13,7 @@ from .machine import load_code_objects
 from .options import RunOptions, check_served
 from .outcome import Outcome
 from .prepared import Prepared
+from .processes import run_processes
 from .real_layers import run_layers
 from .session import Progress
 
@@ -31,8 +32,13 @@ def run(options: RunOptions, progress: Progress) -> Outcome:
     if is_real(geometry) and (options.check == "races" or options.schedules > 1):
         raise UserError(f"`{geometry.name}`: races are checked and schedules explored on small models only; the clocks "
                         "of its 2,048 waves a rank would fill the memory", "choose --geometry nano or nano-deep")
+    if is_real(geometry) and options.processes:
+        raise UserError(f"`{geometry.name}` runs in one process: eight would need eight times its weights' memory",
+                        "choose --geometry nano or nano-deep, or leave out --processes")
     if is_real(geometry):
         outcome = run_layers(options, geometry, name, code_object, progress)
+    elif options.processes:
+        outcome = run_processes(Prepared(options, geometry, name, code_object, progress), progress)
     else:
         outcome = explore(Prepared(options, geometry, name, code_object, progress), progress)
     outcome.seconds["total"] = time.perf_counter() - started

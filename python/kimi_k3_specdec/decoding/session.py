@@ -15,7 +15,7 @@ from ..reference.model import Model, greedy
 from ..reference.state import ModelState, Prefill, Stream, VerifyStep
 from .checks.layer import Residual
 from .checks.verdicts import Verdicts
-from .digest import Digests, states_digest
+from .digest import Digests, rank_states_digest, states_digest
 from .drafter import Drafter
 from .faults import Fault
 from .machine import Machine
@@ -100,6 +100,9 @@ class Session:
         outcome.reference_tokens = [r.truth.tokens[: len(r.tokens)].tolist() for r in self.requests]
         outcome.payload_digests = self.digests.payloads
         outcome.states_digest = states_digest(self.machine.pages)
+        outcome.rank_states_digests = [
+            rank_states_digest({layer: ranks[rank].state for layer, ranks in self.machine.pages.items()})
+            for rank in range(self.options.ranks)]
         outcome.statistics = self.machine.statistics()
         outcome.races = [race | {"command": self.options.command()} for race in self.machine.races()]
         outcome.seconds["checks"] = self.check_seconds

@@ -1,9 +1,18 @@
-"""Agreements of the tensor-parallel ranks, before anything collective (spec/runtime.md §4.5)."""
+"""What the tensor-parallel ranks do together: agree, wait for each other, map each other's memory.
+
+Spec: runtime.md §4.5, §6. Whatever can fail on one rank is agreed on: no rank waits in a collective that another never
+enters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 import torch.distributed
+
+Value = TypeVar("Value")
 
 
 def tp_agree(ok: bool, group: torch.distributed.ProcessGroup | None) -> bool:
@@ -16,3 +25,69 @@ def tp_agree(ok: bool, group: torch.distributed.ProcessGroup | None) -> bool:
     vote = torch.tensor([int(ok)], dtype=torch.int32)
     torch.distributed.all_reduce(vote, op=torch.distributed.ReduceOp.MIN, group=group)
     return bool(vote.item())
+
+
+def agreed(function: Callable[[], Value], group: torch.distributed.ProcessGroup | None, what: str) -> Value:
+    """`function()` on every rank of `group`. Raises RuntimeError on every rank if it raises on any, chained to the own
+    exception; every rank calls it at the same point.
+    """
+    value, error = None, None
+    try:
+        value = function()
+    except Exception as raised:
+        error = raised
+    if tp_agree(error is None, group):
+        return value  # type: ignore[return-value]
+    if error is None:
+        raise RuntimeError(f"{what} failed on another TP rank")
+    raise RuntimeError(f"{what} failed on this TP rank: {error}") from error
+
+
+def barrier(group: torch.distributed.ProcessGroup | None) -> None:
+    """Until every rank of `group` is here."""
+    if group is not None:
+        torch.distributed.barrier(group)
+
+
+def gather(numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> list[list[int]]:
+    """Every rank's `numbers`, as many on each, by rank; 32 bits each, without sign."""
+    return Gathering(numbers, group, ranks).wait()
+
+
+class Gathering:
+    """`gather`, begun; nobody waits until `wait`."""
+
+    def __init__(self, numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> None:
+        """Every rank begins the same gatherings in the same order."""
+        own = torch.tensor(numbers, dtype=torch.int64)
+        self._all, self._work = [own], None
+        if group is not None:
+            self._all = [torch.zeros_like(own) for _ in range(ranks)]
+            self._work = torch.distributed.all_gather(self._all, own, group=group, async_op=True)
+
+    def wait(self) -> list[list[int]]:
+        """By rank. Raises RuntimeError if a rank has gone."""
+        if self._work is not None:
+            self._work.wait()
+        return [numbers.tolist() for numbers in self._all]
+
+
+class PeerBuffer:
+    """Every rank's peer memory, mapped by every rank; `engine` can launch. Collective to make."""
+
+    def __init__(self, unlinked: Any, rank: int, ranks: int, group: torch.distributed.ProcessGroup | None) -> None:
+        """`unlinked`: this rank's memory and code (`_native.Unlinked`).
+
+        Raises RuntimeError on every rank if one cannot export its memory or import another's.
+        """
+        what = "peer memory handshake"
+        if ranks == 1:
+            self.engine = agreed(unlinked.link, group, what)
+            return
+        (own, handle), = agreed(unlinked.handles, group, what)
+        assert own == rank
+        handles = [bytes(numbers) for numbers in gather(list(handle), group, ranks)]
+        world = agreed(lambda: unlinked.create_world(ranks) if rank == 0 else bytes(len(handle)), group, what)
+        world = bytes(gather(list(world), group, ranks)[0])
+        agreed(lambda: unlinked.join_world(world, rank), group, what)
+        self.engine = agreed(lambda: unlinked.link(handles), group, what)

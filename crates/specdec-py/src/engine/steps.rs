@@ -4,9 +4,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use specdec_core::ids::Rank;
 use specdec_core::tag::Epoch;
+use specdec_emu::machine::AbortHandle;
 
 use super::PyEngine;
 use crate::error;
+
+/// Asks the waits of an engine to give up.
+#[pyclass(module = "kimi_k3_specdec._native", name = "Abort", frozen)]
+pub struct PyAbort(AbortHandle);
+
+#[pymethods]
+impl PyAbort {
+    fn __call__(&self) {
+        self.0.abort();
+    }
+}
 
 #[pymethods]
 impl PyEngine {
@@ -44,6 +56,17 @@ impl PyEngine {
     /// Asks every wait of every rank of this process to give up at once.
     fn abort(&self) -> PyResult<()> {
         self.lock().abort().map_err(error::engine)
+    }
+
+    /// A callable that does so from any thread, also while launches run.
+    fn abort_handle(&self) -> PyAbort {
+        PyAbort(self.lock().device.abort_handle())
+    }
+
+    /// By rank, the tag of the step and layer in which it gave up, as it told `rank`; 0: it did not.
+    fn alarms(&self, rank: u8) -> PyResult<Vec<u32>> {
+        let alarms = self.lock().alarms(Rank(rank)).map_err(error::engine)?;
+        Ok(alarms.map(|alarm| alarm.map_or(0, |tag| tag.0)).to_vec())
     }
 
     /// Records what is launched on a rank from now on. Shapes must have been prepared.

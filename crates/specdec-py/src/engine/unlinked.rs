@@ -32,6 +32,15 @@ fn used() -> PyErr {
     error::refused("these ranks are linked already".into(), "make new ones")
 }
 
+fn peer_handle(bytes: Vec<u8>) -> PyResult<PeerHandle> {
+    let length = bytes.len();
+    let bytes = bytes.try_into().map_err(|_| {
+        let message = format!("a peer handle has {PEER_HANDLE_BYTES} bytes, this one {length}");
+        error::refused(message, "pass what `handles` gave on the other ranks, unchanged")
+    })?;
+    Ok(PeerHandle(bytes))
+}
+
 #[pymethods]
 impl PyUnlinked {
     /// `members`: ranks of this process, None: all. `code_objects`: one for all of them or one for each. `stall`: what
@@ -83,21 +92,31 @@ impl PyUnlinked {
         Ok(handles.into_iter().map(|(rank, handle)| (rank.0, handle.0.to_vec())).collect())
     }
 
+    /// Makes the world of a group of so many processes, which share their time; returns the handle to join it with.
+    fn create_world(&self, processes: usize) -> PyResult<Vec<u8>> {
+        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = ranks.as_mut().ok_or_else(used)?.device_mut();
+        device.create_world(processes).map(|handle| handle.0.to_vec()).map_err(|e| error::machine(&e))
+    }
+
+    /// Joins a world as its process `index`.
+    fn join_world(&self, handle: Vec<u8>, index: usize) -> PyResult<()> {
+        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = ranks.as_mut().ok_or_else(used)?.device_mut();
+        device.join_world(&peer_handle(handle)?, index).map_err(|e| error::machine(&e))
+    }
+
     /// Lets the ranks reach all others: `handles` has one of every rank, in order; none is needed if all ranks are of
     /// this process. Nothing may be launched before all ranks have come here.
     #[pyo3(signature = (handles=Vec::new()))]
     fn link(&self, handles: Vec<Vec<u8>>) -> PyResult<PyEngine> {
-        let mut parsed = Vec::new();
-        for handle in handles {
-            let length = handle.len();
-            let bytes: [u8; PEER_HANDLE_BYTES] = handle.try_into().map_err(|_| {
-                let message = format!("a peer handle has {PEER_HANDLE_BYTES} bytes, this one {length}");
-                error::refused(message, "pass what `handles` gave on the other ranks, unchanged")
-            })?;
-            parsed.push(PeerHandle(bytes));
-        }
+        let parsed = handles.into_iter().map(peer_handle).collect::<PyResult<Vec<_>>>()?;
         let unlinked = self.ranks.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used)?;
         let mut engine = unlinked.link(&parsed).map_err(error::engine)?;
+        for rank in engine.members().collect::<Vec<_>>() {
+            let word = engine.abort_word(rank).map_err(error::engine)?;
+            engine.device.add_abort_word(word).map_err(|e| error::machine(&e))?;
+        }
         if self.watches.tap {
             exchange_tap::watch(&mut engine).map_err(error::engine)?;
         }

@@ -1,0 +1,258 @@
+"""The executor that vLLM's model calls: one decision per step, then launches inside vLLM's own layer loop.
+
+Spec: runtime.md §2, §3. Rust decides, launches and keeps the books; this file reads tensors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _native
+from . import WHOLE, DecodeConfig, layers
+from .guards import CACHES, GEOMETRY, WEIGHTS, agree, bind, cache_reasons, check_model, state_group, weight_reasons
+from .host import Host
+from .runner import TIMEOUT_SECONDS, Runner, RunnerOptions
+from .staging import MetadataStaging, Registered, Staging
+from .stop import FailStop
+
+logger = logging.getLogger(__name__)
+
+Residuals = tuple[Tensor, Tensor, Tensor]
+"""Prefix bf16 [S, hidden], block bank bf16 [S, blocks, hidden], delta bf16 [S, hidden]."""
+
+Layer = Callable[[Tensor, Tensor, Tensor, Tensor | None], Residuals]
+"""What stands in for a decoder layer: called with positions, prefix, blocks and delta."""
+
+GRAPH_MODES = {"NONE": 0, "PIECEWISE": 1, "FULL": 2}
+NO_DICT, NO_FIRST_LAYER, NO_MASKS, VERIFY = range(4)
+Counts = tuple[int, int, int, int, int | None]
+NO_COUNTS: Counts = (0, 0, 0, 0, None)
+
+
+class Step:
+    """A planned step of `width` rows. `layer(i)` stands in for decoder layer i, or is None: vLLM's own runs."""
+
+    __slots__ = ("_layers", "width")
+
+    def __init__(self, width: int, stand_ins: list[Layer | None]) -> None:
+        """`stand_ins` by layer."""
+        self.width, self._layers = width, stand_ins
+
+    def layer(self, index: int) -> Layer | None:
+        """What runs in place of decoder layer `index`."""
+        return self._layers[index] if index < len(self._layers) else None
+
+
+def _inside(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
+    """A layer that an earlier one's launch has run already."""
+    assert delta is not None
+    return prefix, blocks, delta
+
+
+class _Launch:
+    """The layer that begins a run: launches all of it. Prefix, blocks and delta are rewritten in place."""
+
+    __slots__ = ("_core", "_decode", "_index", "_launch", "_layer", "_staging")
+
+    def __init__(self, decode: SpecializedDecode, index: int, layer: int, staging: Staging | None, *,
+                 needs_core: bool) -> None:
+        """`index`: of the run in the step; `needs_core`: it begins behind an MLA layer's attention, which vLLM runs."""
+        self._decode, self._index, self._layer, self._staging = decode, index, layer, staging
+        self._core, self._launch = needs_core, decode.executor.launch
+
+    def __call__(self, positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
+        core, out, has_delta = None, delta, delta is not None
+        if self._core:
+            core, has_delta = self._decode.host.attention_half(self._layer, positions, prefix, blocks, delta), False
+        if out is None:
+            out = torch.empty_like(prefix)
+        if self._staging is None:
+            self._launch(self._index, prefix.data_ptr(), blocks.data_ptr(), blocks.stride(0), blocks.stride(1),
+                         out.data_ptr(), 0 if core is None else core.data_ptr(), has_delta)
+            return prefix, blocks, out
+        held = self._staging
+        held.fill(prefix, blocks, out if has_delta else None, core)
+        self._launch(self._index, held.prefix.data_ptr(), held.blocks.data_ptr(), held.blocks.stride(0),
+                     held.blocks.stride(1), held.delta.data_ptr(), held.core.data_ptr(), has_delta)
+        self._decode.runner.wait()
+        held.give(prefix, blocks, out)
+        return prefix, blocks, out
+
+
+class SpecializedDecode:
+    """Built once the weights are loaded, on every rank of the group at once."""
+
+    def __init__(self, backbone: Any, config: DecodeConfig, host: Host, *, device: str = "emulator",
+                 geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0) -> None:
+        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes.
+
+        Raises ValueError (weights that the kernels cannot read) or RuntimeError (memory, peers) on every rank.
+        """
+        self.backbone, self.config, self.host = backbone, config, host
+        self._geometry = {"geometry": geometry, "ranks": host.ranks}
+        agree(weight_reasons(backbone, **self._geometry), host.group, WEIGHTS)
+        self._checked = check_model(backbone, host.rank, **self._geometry)
+        self.kinds = layers.own_kinds(backbone)
+        self._names = layers.kda_names(backbone)
+        self._first = next(iter(self._names), None)
+        """The lowest KDA layer: its metadata decides each step."""
+        options = RunnerOptions(geometry, host.rank, host.ranks, device, timeout_seconds, schedule_seed)
+        self.runner = Runner(options, host.group)
+        self._metadata: MetadataStaging | None = None
+        if self.runner.runs_on_host_memory:
+            self._weights, self._caches = (Registered(self.runner.engine, host.rank) for _ in range(2))
+            self._metadata = MetadataStaging(self.runner.engine, host.rank, config.widths[-1])
+            self._register_weights()
+        self._groups: dict[int, str] = {}
+        self._told: dict[int, tuple[Any, tuple[int, int, int]]] = {}
+        self._kv: Any = None
+        self._kv_word = self._fixed_word = 0
+        self._plan_anew()
+        logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
+                    "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
+
+    def _plan_anew(self) -> None:
+        """The executor from the device's step number on, and what stands in for the layers."""
+        self.executor = self.runner.call(self._make_executor, "planning")
+        self.fail_stop = FailStop(self.executor, self.runner)
+        self._steps = {width: Step(width, self._stand_ins(width)) for width in self.config.widths}
+
+    def _make_executor(self) -> Any:
+        executor = _native.Executor(
+            self.runner.engine, self.host.rank, list(self.kinds), self.config.q, list(self.config.widths),
+            list(self.host.outputs_read()), self.runner.options.timeout_seconds)
+        for width in self.config.widths:
+            # Nothing may be allocated or written inside a capture.
+            self.runner.engine.prepare(width // self.config.q, self.config.q - 1)
+        return executor
+
+    def _stand_ins(self, width: int) -> list[Layer | None]:
+        """By layer, for steps of `width` rows."""
+        out: list[Layer | None] = [None] * (max(self.kinds) + 1)
+        staging = None
+        if self.runner.runs_on_host_memory:
+            dims = _native.geometry(self._geometry["geometry"], self.host.ranks)["dims"]
+            staging = Staging(self.runner.engine, self.host.rank, width, dims)
+        for index, (first, last) in enumerate(self.executor.runs()):
+            out[first : last + 1] = [_inside] * (last - first + 1)
+            out[first] = _Launch(self, index, first, staging, needs_core=self.kinds[first] != WHOLE)
+        return out
+
+    def _register_weights(self) -> None:
+        """The emulator checks every access against what it was told of."""
+        for index, kind in self.kinds.items():
+            for field, _, path, only_kda in _native.LAYER_TENSORS:
+                tensor = None if only_kda and kind != WHOLE else layers.find(self.backbone.layers[index], path)
+                if tensor is not None:
+                    self._weights.add(tensor, f"{field} of layer {index}")
+
+    def _kv_key(self) -> Any:
+        """What tells one binding of the caches from another: where the first KDA layer's states are."""
+        if self._first is None:
+            return None
+        states = getattr(self.backbone.layers[self._first].self_attn, "kv_cache", None)
+        if not isinstance(states, (list, tuple)) or len(states) != len(("conv", "recurrent")) or not states[1].numel():
+            return None
+        return states[1].data_ptr(), states[1].numel(), states[0].data_ptr()
+
+    def prepare_kv(self) -> None:
+        """Checks and binds the KDA states that vLLM has just bound; any number of times. Without states, steps are
+        stock until the next call. Raises ValueError on every rank if any rank's caches cannot be used.
+        """
+        self._kv = None
+        self.executor.unbind()
+        key = self._kv_key()
+        if key is None:
+            return
+        caches, num_spec = layers.kda_caches(self.backbone), self.config.q - 1
+        agree(cache_reasons(caches, num_spec=num_spec, **self._geometry), self.host.group, CACHES)
+        groups = self.host.state_groups()
+        # One layer of each group speaks for all of it.
+        self._groups = {index: name for name, index in reversed(list(groups.items())) if name in caches}
+        self._told = {}
+        bound = bind(self._checked, self.backbone, caches, num_spec, groups)
+        if self.runner.runs_on_host_memory:
+            self._caches.clear()
+            for name, states in caches.items():
+                for state in states:
+                    self._caches.add(state, f"states of {name}")
+        self.runner.engine.bind_layers(self.host.rank, bound)
+        self._kv_word, self._fixed_word = _native.fingerprint(list(key)), bound.fingerprint
+        self.executor.bind(self._kv_word, self._fixed_word)
+        self._kv = key
+
+    def plan(self, positions: Tensor, intermediate_tensors: Any) -> Step | None:
+        """This step's plan, or None to run vLLM's layers; the same on every rank. Raises RuntimeError if vLLM re-bound
+        its caches without `prepare_kv`.
+        """
+        context = self.host.forward_context()
+        mode, kind, counts, metadata = 0, NO_DICT, NO_COUNTS, None
+        if context is not None:
+            mode = GRAPH_MODES[getattr(context.cudagraph_runtime_mode, "name", "NONE")]
+            metadata = context.attn_metadata
+            if isinstance(metadata, dict):
+                kind, counts = self._describe(metadata.get(self._names.get(self._first, "")))
+        key = self._kv_key()
+        word = self._kv_word if key == self._kv else _native.fingerprint(list(key or ()))
+        width = positions.shape[-1]
+        if kind == VERIFY and key is not None and width in self._steps:
+            self._bind_metadata(metadata, counts)
+        runs = self.executor.plan(
+            width, has_intermediate_tensors=intermediate_tensors is not None, has_context=context is not None,
+            graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_word,
+            is_capture=self.host.is_capturing())
+        return None if runs is None else self._steps[width]
+
+    @staticmethod
+    def _describe(metadata: Any) -> tuple[int, Counts]:
+        """What a KDA layer's metadata says of the step."""
+        if metadata is None:
+            return NO_FIRST_LAYER, NO_COUNTS
+        if metadata.spec_sequence_masks is None:
+            return NO_MASKS, NO_COUNTS
+        return VERIFY, (metadata.num_prefills, metadata.num_decodes, metadata.num_spec_decodes,
+                        metadata.spec_state_indices_tensor.shape[-1], metadata.uniform_spec_sequence_length)
+
+    def _bind_metadata(self, metadata: Any, counts: Counts) -> None:
+        """Tells the device where each cache group's slots and accepted counts are; free while they stay."""
+        requests, q = counts[2], counts[3]
+        groups, has_changed = [(0, 0, 0)] * (1 + max(self._groups)), False
+        for index, name in self._groups.items():
+            own = metadata[name]
+            slots, accepted = own.spec_state_indices_tensor, own.num_accepted_tokens
+            if self._metadata is not None:
+                slots, accepted = self._metadata.hold(index, slots, accepted, requests, q)
+            key = slots.data_ptr(), slots.stride(), slots.shape, accepted.data_ptr(), accepted.shape
+            known, group = self._told.get(index, (None, None))
+            if known != key or group is None:
+                group, has_changed = state_group(name, requests, q, slots, accepted), True
+                self._told[index] = key, group
+            groups[index] = group
+        if has_changed:
+            self.executor.bind_groups(groups)
+
+    def after_step(self) -> None:
+        """Once per executed step, from `compute_logits`, also under graph replay. Raises EngineStopped on every rank at
+        the same step once a rank gave up, ranks ran different steps, or one has gone.
+        """
+        if not self.host.is_capturing():
+            self.fail_stop.after_step()
+
+    def resume_at(self, epoch: int) -> None:
+        """Continues at another step's number, the same on every rank, between steps."""
+        self.runner.engine.resume_at(epoch)
+        self._plan_anew()
+        self.prepare_kv()
+
+    def close(self) -> None:
+        """Ends the threads beside the kernels; no step may be under way on any rank."""
+        self.runner.close()
+
+    def counters(self) -> dict[str, Any]:
+        """Steps so far: `specialized` by rows, `stock` by reason, `padded_rows`."""
+        return self.executor.counters()
