@@ -166,8 +166,7 @@ STATES: Mapping[str, StatesCase] = {
         lambda: states(entries=6), (f"{NAME}: 6 conv state entries, 10 needed at 7 speculative tokens",)),
     "fewer slots of one": (
         _conv(lambda conv: conv[:5]), (f"{NAME}: 5 slots of conv state and 8 of recurrent state",)),
-    "one slot": (
-        lambda: states(slots=1), (f"{NAME}: 1 slots, kernels serve 2 (slot 0 is reserved) to 2147483647",)),
+    "one slot": (lambda: states(slots=1), ()),
     "expanded": (
         _conv(lambda conv: conv[:1].expand(SLOTS, -1, -1)),
         (f"{NAME}: conv state overlaps itself: shape (8, 4608, 10), strides (0, 1, 4608)",)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch.distributed
 
-from kimi_k3_specdec.runtime.guards import CACHES, WEIGHTS, agree
+from kimi_k3_specdec.runtime.guards import CACHES, WEIGHTS, agree, attempt, weight_reasons
 from kimi_k3_specdec.runtime.peer import tp_agree
 
 RANKS = 2
@@ -29,6 +29,10 @@ def votes(rank: int, store: str, answers: SimpleQueue) -> None:
             said.append("agreed")
         except ValueError as error:
             said.append(str(error))
+    try:
+        agree(attempt(lambda: weight_reasons(object()) if rank == 0 else []), group, WEIGHTS)
+    except ValueError as error:
+        said.append(str(error))
     answers.put((rank, said))
     torch.distributed.destroy_process_group()
 
@@ -50,8 +54,9 @@ def test_one_rank_refuses_and_both_raise(tmp_path: Path) -> None:
     own = f"{WHAT} the loaded weights: a; b {HOW}"
     other = f"{WHAT} the loaded weights: another TP rank refused {HOW}"
     both = f"{WHAT} the KV caches: c {HOW}"
-    assert said[0] == [True, False, False, "agreed", other, both, "agreed"]
-    assert said[1] == [True, False, False, "agreed", own, both, "agreed"]
+    broken = f"{WHAT} the loaded weights: AttributeError: 'object' object has no attribute 'config' {HOW}"
+    assert said[0] == [True, False, False, "agreed", other, both, "agreed", broken]
+    assert said[1] == [True, False, False, "agreed", own, both, "agreed", other]
 
 
 def test_a_single_process_agrees_with_itself() -> None:

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from kimi_k3_specdec.decoding.machine import Machine
+from kimi_k3_specdec import _native
+from kimi_k3_specdec.decoding.machine import Machine, load_code_objects
 from kimi_k3_specdec.decoding.options import RunOptions
 from kimi_k3_specdec.decoding.run import run
 from kimi_k3_specdec.decoding.slots import group_of
-from kimi_k3_specdec.reference.weights import RankWeights
+from kimi_k3_specdec.reference.geometry import NANO
+from kimi_k3_specdec.reference.weights import RankWeights, layer_specs
 from kimi_k3_specdec.runtime import guards, layers
 
 from . import loaded
@@ -76,3 +78,17 @@ def test_another_ranks_rows_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Machine, "_bind", through_guards(lambda rank: 1 - rank))
     outcome = run(OPTIONS, lambda *_: None)
     assert not outcome.is_equal and outcome.failure is not None
+
+
+def test_a_layer_behind_the_engines_geometry_is_refused() -> None:
+    """Its descriptor would be written behind the table's end."""
+    _, code_object = load_code_objects("nano", 2)
+    engine = _native.Engine("nano", 2, [code_object])
+    text = loaded.config(14, (4, 14), 4, num_experts_per_token=4)
+    specs = {path: spec for path, spec in layer_specs(NANO, 2, 3).items() if "mla_attn" not in path}
+    half = loaded.layer(13, specs, is_kda=False, heads=2, head_dim=128, backend=loaded.Backend.__getitem__, block=4)
+    model = SimpleNamespace(config=text, layers={13: half}, start_layer=13, end_layer=14)
+    checked = guards.check_model(model, 0, geometry="nano", ranks=2)
+    bound = guards.bind(checked, model, {}, 3, {})
+    with pytest.raises(_native.Refused, match="layer 13 does not exist: the engine's geometry has 6 layers"):
+        engine.bind_layers(0, bound)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kimi_k3_specdec import _native
 from kimi_k3_specdec.reference.geometry import NANO
@@ -62,6 +64,19 @@ def test_interleaved_rows_are_refused_by_the_loaded_layout(monkeypatch: pytest.M
         "layer 12: SiTU activation a8w4 (kernels read the a4w4 layout)",
         "layer 12 w13_weight: gate and up rows interleaved, kernels read gate rows, then up rows (a4w4 layout)",
     ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=4), st.booleans())
+def test_strided_means_what_torch_means(dimensions: list[tuple[int, int]], dense: bool) -> None:
+    """The word stands in a message where torch says that a tensor is not contiguous, and nowhere else."""
+    shape = tuple(size for size, _ in dimensions)
+    tensor = torch.empty(200, dtype=torch.bfloat16).as_strided(shape, tuple(stride for _, stride in dimensions))
+    tensor = tensor.contiguous() if dense else tensor
+    model = loaded.model()
+    model.start_layer, model.layers[12].self_attn.o_proj.weight = 12, tensor
+    (reason,) = guards.weight_reasons(model)
+    found = f"{shape} torch.bfloat16{'' if tensor.is_contiguous() else ' strided'}"
+    assert reason == f"layer 12 o_proj: {found}, kernel reads contiguous (7168, 1536) torch.bfloat16"
 
 
 def nano_model(ranks: int) -> SimpleNamespace:
@@ -184,3 +199,17 @@ def test_state_groups_take_views_of_a_block_table() -> None:
         guards.state_group("kda", 2, 4, table[:1, :4], counts)
     with pytest.raises(_native.Refused, match="no spec_state_indices_tensor"):
         guards.state_group("kda", 2, 4, None, counts)
+
+
+def test_states_that_are_not_there_are_left_out() -> None:
+    """Before a KV cache is bound, and for attributes that a layer lacks."""
+    model = loaded.model()
+    assert layers.kda_caches(model) == {}
+    del model.layers[1].self_attn.prefix
+    model.layers[1].self_attn.kv_cache = (None, torch.empty(0))
+    model.layers[2].self_attn.kv_cache = torch.empty(0)
+    assert guards.cache_reasons(layers.kda_caches(model)) == [
+        "layer 1: a slot's recurrent state must be dense",
+        "layer 1: no conv state",
+        "layer 1: recurrent state (0,), kernels read (slots, 12, 128, 128)",
+    ]

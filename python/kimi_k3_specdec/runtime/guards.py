@@ -7,7 +7,7 @@ Rust's (`specdec-core::guards`): upstream's reasons first, in its words and orde
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -75,6 +75,14 @@ def state_group(name: str, requests: int, rows_per_request: int, indices: Tensor
 
 def _described(tensor: Tensor | None) -> tuple[int, Any, Any, str] | None:
     return None if tensor is None else (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), str(tensor.dtype))
+
+
+def attempt(check: Callable[[], list[str]]) -> list[str]:
+    """The reasons that `check` finds; an error of its own is one too: the other ranks wait in `agree`."""
+    try:
+        return check()
+    except Exception as error:  # whatever it is, the other ranks must hear of it
+        return [f"{type(error).__name__}: {error}"]
 
 
 def agree(reasons: list[str], group: Any, what: str) -> None:

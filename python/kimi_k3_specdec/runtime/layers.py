@@ -159,8 +159,9 @@ def is_conv_state_dim_first() -> bool:
 
 
 def kda_names(model: object) -> dict[int, str]:
-    """Served KDA layer -> its name in vLLM's metadata."""
-    return {layer: model.layers[layer].self_attn.prefix for layer, kind in own_kinds(model).items() if kind == WHOLE}
+    """Served KDA layer -> its name in vLLM's metadata; `layer N` for one that has none."""
+    whole = [layer for layer, kind in own_kinds(model).items() if kind == WHOLE]
+    return {layer: find(model.layers[layer], "self_attn.prefix") or f"layer {layer}" for layer in whole}
 
 
 def kda_caches(model: object) -> dict[str, States]:
@@ -171,10 +172,11 @@ def kda_caches(model: object) -> dict[str, States]:
     """
     dim_first, caches = is_conv_state_dim_first(), {}
     for layer, name in kda_names(model).items():
-        states = getattr(model.layers[layer].self_attn, "kv_cache", None)
+        states = find(model.layers[layer], "self_attn.kv_cache")
         if isinstance(states, (list, tuple)) and len(states) == len(("conv", "recurrent")):
             conv, recurrent = states
-            caches[name] = (conv if dim_first else conv.transpose(-1, -2), recurrent)
+            is_stored = isinstance(conv, Tensor) and conv.dim() > 1
+            caches[name] = (conv.transpose(-1, -2) if is_stored and not dim_first else conv, recurrent)
     return caches
 
 
@@ -186,7 +188,7 @@ def cache_facts(caches: Mapping[str, States]) -> list[dict[str, Any]]:
 
 def mla_facts(model: object) -> list[dict[str, Any]]:
     """The served MLA layers as M1 would read them (spec/runtime.md §4.4)."""
-    return [_mla_layer(model.layers[layer].self_attn, layer)
+    return [_mla_layer(getattr(model.layers[layer], "self_attn", None), layer)
             for layer, kind in own_kinds(model).items() if kind != WHOLE]
 
 

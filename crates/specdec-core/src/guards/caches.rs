@@ -121,7 +121,8 @@ fn slot_reasons(name: &str, conv: u64, recurrent: u64, reasons: &mut Vec<CacheRe
         reasons.push(CacheReason::SlotsDiffer { name: name.into(), conv, recurrent });
     }
     let found = conv.min(recurrent);
-    if found < 2 || i32::try_from(found).is_err() {
+    // One is enough: for one request vLLM profiles its graphs on the reserved slot alone.
+    if found < 1 || i32::try_from(found).is_err() {
         reasons.push(CacheReason::Slots { name: name.into(), found });
     }
 }

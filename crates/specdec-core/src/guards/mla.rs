@@ -11,8 +11,7 @@ use crate::config::FP8_KV;
 use crate::geometry::Shard;
 use crate::ids::Layer;
 
-/// Names of AITER's backend: the enum member and the class's own.
-const BACKENDS: [&str; 2] = ["ROCM_AITER_MLA", "AITER_MLA"];
+const BACKEND: &str = "ROCM_AITER_MLA";
 const KV_LORA: u32 = 512;
 const NOPE: u32 = 128;
 const ROPE: u32 = 64;
@@ -31,7 +30,7 @@ const LOAD: u64 = 16;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum MlaReason {
-    #[error("{layer}: attention backend {}, M1 reads the metadata of ROCM_AITER_MLA", .found.as_deref().unwrap_or("None"))]
+    #[error("{layer}: attention backend {}, M1 reads the metadata of {BACKEND}", .found.as_deref().unwrap_or("None"))]
     Backend { layer: Layer, found: Option<String> },
     #[error("{layer}: KV cache dtype {}, M1 writes fp8 (E4M3)", .found.as_deref().unwrap_or("None"))]
     CacheDtype { layer: Layer, found: Option<String> },
@@ -86,7 +85,7 @@ pub fn mla_cache_reasons(layers: &[MlaFacts]) -> Vec<MlaReason> {
 fn layer_reasons(shard: &Shard, facts: &MlaFacts) -> Vec<MlaReason> {
     let layer = facts.layer;
     let mut reasons = Vec::new();
-    if !facts.backend.as_deref().is_some_and(|found| BACKENDS.contains(&found)) {
+    if facts.backend.as_deref() != Some(BACKEND) {
         reasons.push(MlaReason::Backend { layer, found: facts.backend.clone() });
     }
     if !facts.kv_cache_dtype.as_deref().is_some_and(|found| FP8_KV.contains(&found)) {

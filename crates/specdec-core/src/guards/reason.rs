@@ -67,7 +67,7 @@ pub enum CacheReason {
     ConvEntries { name: String, entries: u64, needed: u64, num_spec: u32 },
     #[error("{name}: {conv} slots of conv state and {recurrent} of recurrent state")]
     SlotsDiffer { name: String, conv: u64, recurrent: u64 },
-    #[error("{name}: {found} slots, kernels serve 2 (slot 0 is reserved) to {}", i32::MAX)]
+    #[error("{name}: {found} slots, kernels serve 1 to {}", i32::MAX)]
     Slots { name: String, found: u64 },
     #[error("{name}: {state} state overlaps itself: shape {shape}, strides {strides}")]
     Overlap { name: String, state: &'static str, shape: Shape, strides: Shape },

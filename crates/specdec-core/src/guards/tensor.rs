@@ -129,3 +129,21 @@ pub fn is_dense(shape: &[u64], strides: &[u64]) -> bool {
             dense
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dimension_of_one_may_have_any_stride() {
+        assert!(is_dense(&[1, 7, 1, 3], &[5, 3, 9, 1]) && is_dense(&[], &[]));
+        assert!(!is_dense(&[2, 3], &[4, 1]) && !is_dense(&[2, 3], &[1, 2]) && !is_dense(&[2, 3], &[3]));
+    }
+
+    #[test]
+    fn types_keep_their_names() {
+        for name in ["bfloat16", "float4_e2m1fn_x2", "complex64"] {
+            assert_eq!(Dtype::from(format!("torch.{name}")).to_string(), format!("torch.{name}"));
+        }
+    }
+}

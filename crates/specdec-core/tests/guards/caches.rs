@@ -65,11 +65,16 @@ fn our_messages_on_shapes() {
 #[test]
 fn our_messages_on_slots() {
     assert_eq!(conv(|conv| conv.shape.0[0] = 39), ["kda.1: 39 slots of conv state and 40 of recurrent state"]);
-    let mut one = cache("kda.1");
-    for state in [&mut one.conv, &mut one.recurrent].into_iter().flatten() {
-        state.shape.0[0] = 1;
-    }
-    assert_eq!(reasons(one), ["kda.1: 1 slots, kernels serve 2 (slot 0 is reserved) to 2147483647"]);
+    let slots = |count| {
+        let mut facts = cache("kda.1");
+        for state in [&mut facts.conv, &mut facts.recurrent].into_iter().flatten() {
+            state.shape.0[0] = count;
+        }
+        reasons(facts)
+    };
+    assert_eq!(slots(0), ["kda.1: 0 slots, kernels serve 1 to 2147483647"]);
+    assert_eq!(slots(1), [""; 0]);
+    assert_eq!(slots(1 << 31), ["kda.1: 2147483648 slots, kernels serve 1 to 2147483647"]);
 }
 
 #[test]
