@@ -89,5 +89,5 @@ class PeerBuffer:
         handles = [bytes(numbers) for numbers in gather(list(handle), group, ranks)]
         world = agreed(lambda: unlinked.create_world(ranks) if rank == 0 else bytes(len(handle)), group, what)
         world = bytes(gather(list(world), group, ranks)[0])
-        agreed(lambda: unlinked.join_world(world, rank), group, what)
+        agreed(lambda: rank == 0 or unlinked.join_world(world, rank), group, what)
         self.engine = agreed(lambda: unlinked.link(handles), group, what)

@@ -92,7 +92,8 @@ impl PyUnlinked {
         Ok(handles.into_iter().map(|(rank, handle)| (rank.0, handle.0.to_vec())).collect())
     }
 
-    /// Makes the world of a group of so many processes, which share their time; returns the handle to join it with.
+    /// Makes the world of a group of so many processes, which share their time, and is its process 0; returns the handle
+    /// with which the others join.
     fn create_world(&self, processes: usize) -> PyResult<Vec<u8>> {
         let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
         let device = ranks.as_mut().ok_or_else(used)?.device_mut();
