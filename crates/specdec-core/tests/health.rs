@@ -98,6 +98,30 @@ fn a_rank_whose_own_workgroup_is_stuck_is_named_with_the_stage_in_it() {
     assert!(found.hint.contains("a workgroup of it never ran"), "{}", found.hint);
 }
 
+/// A wait names the lowest rank that it misses, so the one that most name may itself wait for the one that is not there.
+#[test]
+fn a_rank_without_records_is_blamed_before_one_that_waited_itself() {
+    let failures = [
+        wait(0, 2, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(1, 2, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(2, 3, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+    ];
+    assert_eq!(told(&failures, |_| {}).culprit, Some(Rank(3)));
+}
+
+#[test]
+fn the_earliest_wait_counts_and_not_the_loudest() {
+    let late = |rank| wait(rank, 2, FailureReason::Timeout, Stage::Output, tag(41, 2));
+    let failures = [
+        late(1),
+        late(3),
+        late(4),
+        wait(2, 0, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(0, 0, FailureReason::Timeout, Stage::Kda, tag(41, 2)),
+    ];
+    assert_eq!(told(&failures, |_| {}).culprit, Some(Rank(0)));
+}
+
 #[test]
 fn a_lost_store_is_the_link_of_a_rank_that_lives() {
     let failures = [
