@@ -1,6 +1,7 @@
 //! Failed steps as a person would tell them: who is to blame, where, and what to do.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use proptest::prelude::*;
 use specdec_core::abi::{FailureReason, FailureRecord, Stage, MAX_ROWS, POISON_TAG, TAG_EPOCHS};
 use specdec_core::geometry::{Shard, NANO};
 use specdec_core::health::{diagnose, Diagnosis, Failure, Incident};
@@ -72,7 +73,7 @@ fn a_rank_that_came_late_is_named_though_only_its_victims_recorded() {
     assert_eq!(
         found.sentence,
         "rank 1 is stuck or late: rank 0 waited 3.0 s for its attention_out of stage o_proj, row 5, columns 18 to 19, at \
-         layer 3, stage mlp_dots, where it was last seen at layer 2 of the same step"
+         layer 3, stage mlp_dots of step 41, where it was last seen at layer 2 of the same step"
     );
     assert!(found.hint.starts_with("look at the log and GPU of rank 1"), "{}", found.hint);
     assert_eq!(found.details.len(), 3);
@@ -92,9 +93,33 @@ fn a_rank_whose_own_workgroup_is_stuck_is_named_with_the_stage_in_it() {
     assert_eq!(found.culprit, Some(Rank(1)));
     let expected =
         "rank 1 is stuck or late: ranks 0 and 1 waited 3.0 s for its proj of stage in_proj, workgroup at place 6, \
-                    at layer 3, stage kda, where it was last seen at layer 2 of the same step";
+                    at layer 3, stage kda of step 41, where it was last seen at layer 2 of the same step";
     assert_eq!(found.sentence, expected);
     assert!(found.hint.contains("a workgroup of it never ran"), "{}", found.hint);
+}
+
+/// A wait names the lowest rank that it misses, so the one that most name may itself wait for the one that is not there.
+#[test]
+fn a_rank_without_records_is_blamed_before_one_that_waited_itself() {
+    let failures = [
+        wait(0, 2, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(1, 2, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(2, 3, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+    ];
+    assert_eq!(told(&failures, |_| {}).culprit, Some(Rank(3)));
+}
+
+#[test]
+fn the_earliest_wait_counts_and_not_the_loudest() {
+    let late = |rank| wait(rank, 2, FailureReason::Timeout, Stage::Output, tag(41, 2));
+    let failures = [
+        late(1),
+        late(3),
+        late(4),
+        wait(2, 0, FailureReason::Timeout, Stage::MlpDots, tag(41, 2)),
+        wait(0, 0, FailureReason::Timeout, Stage::Kda, tag(41, 2)),
+    ];
+    assert_eq!(told(&failures, |_| {}).culprit, Some(Rank(0)));
 }
 
 #[test]
@@ -125,7 +150,7 @@ fn a_dead_process_comes_before_everything_that_followed_from_it() {
     assert_eq!(
         found.sentence,
         "the process of rank 1 ended: rank 0 waited for its attention_out of stage o_proj, row 5, columns 18 to 19, at layer \
-         3, stage mlp_dots, where it was last seen 2 steps earlier, at layer 3"
+         3, stage mlp_dots of step 41, where it was last seen 2 steps earlier, at layer 3"
     );
     let found = told(&[], |incident| incident.verdict = Some(Divergence::Missing(ranks(&[0, 1]))));
     assert_eq!((found.culprit, found.sentence.as_str()), (Some(Rank(0)), "the processes of ranks 0 and 1 ended"));
@@ -172,7 +197,7 @@ fn ledgers_that_differ_explain_the_waits_and_do_not_follow_from_them() {
     assert_eq!(found.culprit, Some(Rank(1)));
     let expected = "the ranks are not at the same step: 42 on rank 0; 41 on rank 1: rank 0 waited 3.0 s for its";
     assert!(found.sentence.starts_with(expected), "{}", found.sentence);
-    assert!(found.sentence.ends_with("last seen a step earlier, at layer 3"), "{}", found.sentence);
+    assert!(found.sentence.ends_with("last seen 1 step earlier, at layer 3"), "{}", found.sentence);
     // That the device gave up is what the records say already.
     let echo = LedgerError::GaveUp { epoch: Epoch(41), layer: 3, stage: 5 };
     let echo = Divergence::Refused { rank: Rank(0), error: echo, ranks: ranks(&[0]) };
@@ -193,7 +218,7 @@ fn without_a_wait_in_vain_it_says_what_is_known() {
         found.sentence
     );
     let found = told(&[wait(0, 1, FailureReason::Abort, Stage::MlpDots, tag(41, 2))], |_| {});
-    let expected = "the host asked every rank to give up, rank 0 did so at layer 3, stage mlp_dots";
+    let expected = "the host asked every rank to give up, rank 0 did so at layer 3, stage mlp_dots of step 41";
     assert_eq!((found.culprit, found.sentence.as_str()), (None, expected));
     let found = told(&[], |incident| incident.alarms = ranks(&[1]));
     assert_eq!((found.culprit, found.sentence.as_str()), (Some(Rank(1)), "rank 1 raised the alarm and left no record"));
@@ -211,5 +236,52 @@ fn the_step_is_right_when_epochs_wrap_between_what_was_seen_and_wanted() {
     early.record.wanted = tag(TAG_EPOCHS - 1, 3).0;
     for failures in [[failure, early], [early, failure]] {
         assert_eq!(told(&failures, |_| {}).culprit, Some(Rank(0)));
+    }
+}
+
+/// Which rank comes late, who waits for it and in which order the records are read must not matter.
+fn late_ranks() -> impl Strategy<Value = (u8, Vec<Failure>)> {
+    let stages = [Stage::MlpDots, Stage::Route, Stage::LatentNorm, Stage::Up, Stage::Output];
+    (0u8..8, 0usize..4, prop::collection::vec((any::<bool>(), 0usize..4, any::<bool>()), 8)).prop_flat_map(
+        move |(culprit, first, victims)| {
+            let mut failures = Vec::new();
+            for (rank, (waits, later, is_poisoned)) in (0..).zip(victims).filter(|(rank, _)| *rank != culprit) {
+                // At least one waits for the late rank; the others see that rank's poison, or wait for themselves behind it.
+                if waits || rank == (culprit + 1) % 8 {
+                    failures.push(wait(rank, culprit.into(), FailureReason::Timeout, stages[first], tag(41, 2)));
+                } else if is_poisoned {
+                    let source = u32::from((culprit + 1) % 8);
+                    failures.push(wait(rank, source, FailureReason::Poison, Stage::AttentionDots, Tag(POISON_TAG)));
+                }
+                let behind = stages[first.max(later) + 1];
+                failures.push(wait(rank, rank.into(), FailureReason::Timeout, behind, tag(41, 2)));
+            }
+            (Just(culprit), Just(failures).prop_shuffle())
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whichever_rank_is_late_is_named((culprit, failures) in late_ranks()) {
+        let found = told(&failures, |_| {});
+        prop_assert_eq!(found.culprit, Some(Rank(culprit)), "{}", found.sentence);
+        prop_assert!(found.sentence.starts_with(&format!("rank {culprit} is stuck or late: rank")), "{}", found.sentence);
+        prop_assert_eq!(found.details.len(), failures.len());
+    }
+
+    /// Whatever lies in the buffers of a machine that has just failed is told, not tripped over.
+    #[test]
+    fn any_records_at_all_make_a_sentence(words in prop::collection::vec(any::<[u32; 8]>(), 0..6), missing: u8) {
+        let records = words.iter().map(|words| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            FailureRecord::from_bytes(&bytes).unwrap_or_default()
+        });
+        let failures: Vec<Failure> =
+            records.zip(0..).map(|(record, rank)| Failure { rank: Rank(rank), cta: Cta(0), record }).collect();
+        let dead: Vec<u8> = (0..8).filter(|rank| missing >> rank & 3 == 3).collect();
+        let found = told(&failures, |incident| incident.missing = ranks(&dead));
+        prop_assert!(!found.sentence.is_empty() && !found.sentence.contains('\n') && !found.sentence.ends_with('.'));
+        prop_assert!(dead.is_empty() || found.culprit == Some(Rank(dead[0])));
     }
 }

@@ -144,6 +144,25 @@ fn an_abandoned_step_must_be_closed_and_its_epoch_is_what_the_device_ends() {
     assert_eq!(not_ended.report(Epoch(41), behind(41)), Err(skipped));
 }
 
+/// The books reuse a closed step's place later, for a step that does read its metadata.
+#[test]
+fn a_closed_step_excuses_no_other_one() {
+    let mut ledger = ledger();
+    ledger.expect(&served(8, FIRST), POINTERS).unwrap();
+    let closed = ledger.close_abandoned().unwrap();
+    ledger.report(closed, behind(closed.next().0)).unwrap();
+    let graph = ledger.capture(&served(8, FIRST), POINTERS).unwrap();
+    for _ in 1..MAX_IN_FLIGHT {
+        let epoch = ledger.expect_replay(graph, POINTERS).unwrap();
+        ledger.report(epoch, behind(epoch.next().0)).unwrap();
+    }
+    let epoch = ledger.expect_replay(graph, POINTERS).unwrap();
+    assert_eq!(epoch.0 % MAX_IN_FLIGHT, closed.0 % MAX_IN_FLIGHT);
+    let stale = DeviceReport { step_word: closed.0, ..behind(epoch.next().0) };
+    let error = LedgerError::StaleMetadata { epoch, seen: closed.0 };
+    assert_eq!(ledger.report(epoch, stale), Err(error));
+}
+
 #[test]
 fn operations_out_of_order_are_errors() {
     assert_eq!(ledger().launched(), Err(LedgerError::NothingOpen(Epoch(41))));

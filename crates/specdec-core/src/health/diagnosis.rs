@@ -168,14 +168,22 @@ fn waits_for(incident: &Incident, culprit: Rank) -> String {
             let layer = tag.layer().map_or(0, |layer| layer.0);
             let _ = match steps_between(tag, wanted) {
                 0 => write!(text, "last seen at layer {layer} of the same step"),
-                1 => write!(text, "last seen a step earlier, at layer {layer}"),
-                steps => write!(text, "last seen {steps} steps earlier, at layer {layer}"),
+                steps => write!(
+                    text,
+                    "last seen {steps} {} earlier, at layer {layer}",
+                    if steps == 1 { "step" } else { "steps" }
+                ),
             };
         }
     }
     text
 }
 
+/// The step is as tags have it: modulo their cycle.
 fn where_of(failure: &Failure) -> String {
-    format!("at layer {}, stage {}", failure.record.layer, stage_name(failure.record.stage))
+    let at = format!("at layer {}, stage {}", failure.record.layer, stage_name(failure.record.stage));
+    match failure.waited_for() {
+        Some(_) => format!("{at} of step {}", Tag(failure.record.wanted).epoch()),
+        None => at,
+    }
 }

@@ -8,4 +8,4 @@ mod records;
 
 pub use diagnosis::{diagnose, Diagnosis, Incident};
 pub use place::WaitPlace;
-pub use records::{bytes, failures, stage_name, Failure, Reason};
+pub use records::{alarms, bytes, failures, first_failure, stage_name, Failure, Reason};

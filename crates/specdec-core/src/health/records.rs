@@ -3,8 +3,9 @@
 use std::fmt;
 use std::mem::size_of;
 
-use crate::abi::{FailureReason, FailureRecord, Stage, HEALTH_HEADER_BYTES, NUM_STAGES};
+use crate::abi::{FailureReason, FailureRecord, Stage, HEALTH_HEADER_BYTES, MAX_RANKS, NUM_STAGES};
 use crate::ids::{Cta, Rank};
+use crate::replay::RankSet;
 
 /// One workgroup's failure, with where it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,16 +136,27 @@ pub fn bytes(grid: u32) -> u64 {
 
 /// What the workgroups of `rank` recorded in its health buffer; nothing unless the rank has failed.
 pub fn failures(rank: Rank, bytes: &[u8]) -> Vec<Failure> {
-    let header = HEALTH_HEADER_BYTES as usize;
-    if bytes.len() < header || bytes[..4] == [0; 4] {
-        return Vec::new();
-    }
-    let records = bytes[header..].chunks(size_of::<FailureRecord>()).enumerate();
-    records
-        .filter_map(|(cta, record)| {
-            Some(Failure { rank, cta: Cta(cta as u16), record: FailureRecord::from_bytes(record)? })
-        })
-        .collect()
+    recorded(rank, bytes).collect()
+}
+
+fn recorded(rank: Rank, bytes: &[u8]) -> impl Iterator<Item = Failure> + '_ {
+    let has_failed = bytes.iter().take(size_of::<u32>()).any(|byte| *byte != 0);
+    let records = bytes.get(HEALTH_HEADER_BYTES as usize..).filter(|_| has_failed).unwrap_or_default();
+    let records = records.chunks(size_of::<FailureRecord>()).enumerate();
+    records.filter_map(move |(cta, record)| {
+        Some(Failure { rank, cta: Cta(cta as u16), record: FailureRecord::from_bytes(record)? })
+    })
+}
+
+/// Of those, the one nearest to the cause; allocates nothing.
+pub fn first_failure(rank: Rank, bytes: &[u8]) -> Option<Failure> {
+    recorded(rank, bytes).min_by_key(Failure::distance_from_cause)
+}
+
+/// The ranks whose alarm word is set in a peer buffer's head.
+pub fn alarms(head: &[u8]) -> RankSet {
+    let words = head.chunks_exact(size_of::<u32>()).take(MAX_RANKS as usize);
+    (0..).map(Rank).zip(words).filter(|(_, word)| word.iter().any(|byte| *byte != 0)).map(|(rank, _)| rank).collect()
 }
 
 /// A stage's name in reports.
@@ -190,6 +202,18 @@ mod tests {
         health[0] = 1;
         let found = failures(Rank(1), &health);
         assert_eq!(found.iter().map(|f| (f.rank, f.cta, f.record.clock)).collect::<Vec<_>>(), [(Rank(1), Cta(1), 7)]);
+        let at = at + 32;
+        health[at..at + 32].copy_from_slice(&record(FailureReason::Timeout, Stage::Kda, 9).to_bytes());
+        assert_eq!(first_failure(Rank(1), &health).map(|f| f.cta), Some(Cta(2)), "an earlier stage");
+        assert_eq!((first_failure(Rank(1), &health[..3]), failures(Rank(1), &health[..64])), (None, Vec::new()));
+    }
+
+    #[test]
+    fn alarm_words_name_their_ranks() {
+        let mut head = vec![0; 256];
+        assert!(alarms(&head).is_empty());
+        (head[4], head[4 * 7 + 3], head[4 * 8]) = (1, 1, 1);
+        assert_eq!(alarms(&head).to_string(), "ranks 1 and 7", "what lies behind the words is none");
     }
 
     #[test]
