@@ -50,8 +50,8 @@ def command(
                                "them.")] = DEFAULTS.memory,
     schedules: Annotated[int, typer.Option(help="Run under so many schedules.")] = DEFAULTS.schedules,
     processes: Annotated[
-        bool, typer.Option("--processes", help="Run every rank in a process of its own, like vLLM's workers; tokens and "
-                                               "states are compared, stages are not.")] = DEFAULTS.processes,
+        bool, typer.Option("--processes", help="Run every rank in a process of its own, like vLLM's workers: tokens "
+                                               "and states are compared, not stages.")] = DEFAULTS.processes,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:

@@ -89,7 +89,8 @@ impl PyEngine {
 fn loads_in_flight<'py>(py: Python<'py>, engine: &Engine<Emulator>) -> PyResult<Bound<'py, PyList>> {
     let rows = PyList::empty(py);
     for (&(_, pc), loads) in &engine.device.statistics().loads_in_flight {
-        let module = engine.module(Rank(0)).map_err(error::engine)?;
+        let Some(member) = engine.members().next() else { break };
+        let module = engine.module(member).map_err(error::engine)?;
         let lines = engine.device.functions_at(module, pc).map_err(|e| error::machine(&e))?;
         let functions: Vec<String> = lines.into_iter().map(|line| line.function).collect();
         rows.append((functions, loads.min_bytes, loads.max_bytes, loads.workgroups))?;
