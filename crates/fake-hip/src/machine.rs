@@ -76,6 +76,9 @@ pub struct Machine {
     pub peers: HashSet<(c_int, c_int)>,
     /// Virtual time, in ticks of 10 ns, at which each run ended.
     pub runs: Vec<u64>,
+    /// Graph launches so far, and from which one on graphs copy nothing.
+    pub graph_launches: u64,
+    pub stale_from_launch: Option<u64>,
     next: usize,
 }
 
@@ -156,10 +159,10 @@ impl Machine {
         let options = devices.and_then(|devices| {
             options::parse(devices as usize, &variable("FAKE_HIP_OPTIONS")).map(|options| (devices, options))
         });
-        let (devices, options) = options.map_err(|message| failure(NOT_INITIALIZED, message))?;
-        let model = options.model;
+        let (devices, setup) = options.map_err(|message| failure(NOT_INITIALIZED, message))?;
+        let model = setup.emulator.model;
         Ok(Self {
-            emulator: Emulator::new(options),
+            emulator: Emulator::new(setup.emulator),
             devices: devices.into(),
             model,
             memory: BTreeMap::new(),
@@ -172,6 +175,8 @@ impl Machine {
             exported: HashSet::new(),
             peers: HashSet::new(),
             runs: Vec::new(),
+            graph_launches: 0,
+            stale_from_launch: setup.stale_from_launch,
             next: 0,
         })
     }

@@ -31,12 +31,21 @@ struct Settings {
     budget: Option<u64>,
     quantum: Option<u64>,
     compute_units: Option<u32>,
+    /// From this graph launch on, counted from 0, graphs copy nothing: what they should write keeps its old value.
+    stale_from_launch: Option<u64>,
+}
+
+/// What the machine is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub emulator: Options,
+    pub stale_from_launch: Option<u64>,
 }
 
 const SECOND_TICKS: u64 = 100_000_000;
 
-/// The emulator's options for so many devices; `text` may be empty.
-pub fn parse(devices: usize, text: &str) -> Result<Options, String> {
+/// The setup for so many devices; `text` may be empty.
+pub fn parse(devices: usize, text: &str) -> Result<Setup, String> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     let settings: Settings = serde_json::from_str(text).map_err(|error| format!("FAKE_HIP_OPTIONS: {error}"))?;
     let mut options = Options { ranks: devices, seed: settings.seed, ..Options::default() };
@@ -51,7 +60,7 @@ pub fn parse(devices: usize, text: &str) -> Result<Options, String> {
     options.budget = settings.budget.unwrap_or(options.budget);
     options.quantum = settings.quantum.unwrap_or(options.quantum);
     options.model.compute_units = settings.compute_units.unwrap_or(options.model.compute_units);
-    Ok(options)
+    Ok(Setup { emulator: options, stale_from_launch: settings.stale_from_launch })
 }
 
 #[cfg(test)]
@@ -61,10 +70,10 @@ mod tests {
     #[test]
     fn settings_reach_the_emulator_and_unknown_ones_are_refused() {
         let text = r#"{"seed": 7, "schedule": "priorities", "stall": "advance", "compute_units": 8}"#;
-        let options = parse(2, text).expect("they are known");
+        let options = parse(2, text).expect("they are known").emulator;
         assert_eq!((options.ranks, options.seed, options.model.compute_units), (2, 7, 8));
         assert_eq!((options.schedule, options.stall), (Schedule::Priorities, Stall::Advance(SECOND_TICKS)));
-        assert_eq!(parse(3, " "), Ok(Options { ranks: 3, ..Options::default() }));
+        assert_eq!(parse(3, " ").map(|setup| setup.emulator), Ok(Options { ranks: 3, ..Options::default() }));
         assert!(parse(1, r#"{"sead": 7}"#).is_err_and(|text| text.contains("sead")));
     }
 }

@@ -74,7 +74,10 @@ impl Machine {
         if made != device {
             return refuse(INVALID_DEVICE, format!("a graph of device {made} on device {device}"));
         }
-        work.into_iter().try_for_each(|work| self.submit(stream, work))
+        let is_stale = self.stale_from_launch.is_some_and(|first| self.graph_launches >= first);
+        self.graph_launches += 1;
+        let mut kept = work.into_iter().filter(|work| !(is_stale && matches!(work, Work::Copy { .. })));
+        kept.try_for_each(|work| self.submit(stream, work))
     }
 
     /// Waits for one stream: what is queued anywhere runs if anything is queued on it.

@@ -8,17 +8,21 @@ use crate::HipError;
 #[derive(Debug)]
 pub struct Recording {
     owned: Owned,
+    device: u32,
 }
 
 impl Recording {
-    pub(crate) const fn new(owned: Owned) -> Self {
-        Self { owned }
+    pub(crate) const fn new(owned: Owned, device: u32) -> Self {
+        Self { owned, device }
     }
 
     /// Makes it ready to launch.
     pub fn instantiate(self) -> Result<Graph, HipError> {
-        let instance = graph::instantiate(self.owned.functions(), self.owned.handle())?;
-        let made = Graph { owned: Owned::new(&self.owned.shared, Kind::GraphInstance, instance) };
+        let shared = self.owned.shared.clone();
+        // An instance takes what it needs of the thread's device.
+        let _scope = shared.enter(self.device)?;
+        let instance = graph::instantiate(&shared.functions, self.owned.handle())?;
+        let made = Graph { owned: Owned::new(&shared, Kind::GraphInstance, instance) };
         self.owned.release()?;
         Ok(made)
     }

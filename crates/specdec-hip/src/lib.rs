@@ -12,6 +12,7 @@ mod memory;
 mod module;
 pub mod probe;
 mod result;
+pub mod self_test;
 mod shared;
 mod staging;
 mod status;

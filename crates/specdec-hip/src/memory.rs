@@ -13,7 +13,14 @@ use crate::HipError;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// Memory of one device.
+/// Memory of one device, given back once:
+///
+/// ```compile_fail
+/// fn twice(memory: specdec_hip::DeviceMemory) {
+///     let _ = memory.release();
+///     let _ = memory.release();
+/// }
+/// ```
 #[derive(Debug)]
 pub struct DeviceMemory {
     owned: Owned,

@@ -94,3 +94,28 @@ impl fmt::Display for Status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_fits_the_call_and_the_status() {
+        let hint = |status, function| Status(status).hint(function);
+        for status in [17, 201] {
+            assert!(hint(status, "hipIpcOpenMemHandle").contains("--ipc host --pid host --network host"));
+            assert!(!hint(status, "hipFree").contains("--ipc"));
+        }
+        assert!(hint(2, "hipMalloc").contains("free device memory"));
+        assert!(hint(209, "hipModuleLoadData").contains("gfx950"));
+        assert!(hint(719, "hipStreamSynchronize").contains("emulator"));
+        assert!(hint(900, "hipMalloc").contains("capture"));
+        assert!(hint(4711, "hipMalloc").contains("/dev/kfd"));
+    }
+
+    #[test]
+    fn a_status_shows_its_name_and_number() {
+        assert_eq!(Status(209).to_string(), "hipErrorNoBinaryForGpu (209)");
+        assert_eq!(Status(4711).to_string(), "status 4711");
+    }
+}

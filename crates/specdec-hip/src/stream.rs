@@ -88,7 +88,7 @@ impl Stream {
     }
 
     fn recording(&self, graph: Handle) -> Recording {
-        Recording::new(Owned::new(&self.shared, Kind::Graph, graph))
+        Recording::new(Owned::new(&self.shared, Kind::Graph, graph), self.device)
     }
 
     /// Queues a copy between addresses that the device reaches.

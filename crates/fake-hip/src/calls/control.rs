@@ -2,7 +2,8 @@
 //!
 //! - `FAKE_HIP_DEVICES`: devices of the process; one if it is not set.
 //! - `FAKE_HIP_OPTIONS`: the emulator's settings as JSON: `seed`, `schedule` (`turns` or `priorities`), `stall` (`error`
-//!   or `advance`), `advance_ticks`, `budget`, `quantum`, `compute_units`.
+//!   or `advance`), `advance_ticks`, `budget`, `quantum`, `compute_units`; and `stale_from_launch`: from this
+//!   graph launch on graphs copy nothing, as a replay that serves old values.
 //! - `FAKE_HIP_FAIL`: `name:nth:status,...`; the nth call of a name fails once, 0 fails every one.
 
 use std::ffi::{c_char, c_int, CStr, CString};
