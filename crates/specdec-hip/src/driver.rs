@@ -173,7 +173,9 @@ impl HipDevice {
     /// Reports an earlier failure, and refuses what must not happen while a rank captures.
     fn free_to(&self, what: &'static str) -> Result<(), HipError> {
         self.hip.shared.take_failure()?;
-        self.not_capturing(what)
+        self.not_capturing(what)?;
+        self.hip.shared.release_waiting();
+        Ok(())
     }
 }
 
@@ -260,6 +262,9 @@ impl Device for HipDevice {
 
     fn queue_write(&mut self, rank: Rank, address: DeviceAddress, bytes: &[u8]) -> Result<(), HipError> {
         self.hip.shared.take_failure()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let is_capturing = self.rank(rank)?.stream.is_capturing()?;
         if !is_capturing && !self.rank(rank)?.ring.fits(bytes.len()) {
             // The ring will wait for a stream.
@@ -311,9 +316,8 @@ impl Device for HipDevice {
     }
 
     fn begin_capture(&mut self, rank: Rank) -> Result<(), HipError> {
-        self.hip.shared.take_failure()?;
+        self.free_to("begin_capture")?;
         let hip = self.hip.clone();
-        self.not_capturing("begin_capture")?;
         let state = self.rank_mut(rank)?;
         state.arena.reserve(&hip, state.device, state.capture_bytes)?;
         state.stream.begin_capture().map_err(|error| error.about(|| rank.to_string()))
@@ -346,9 +350,10 @@ impl Device for HipDevice {
 
     fn synchronize(&mut self) -> Result<(), HipError> {
         self.free_to("synchronize")?;
-        for (index, state) in self.ranks.iter().enumerate() {
-            state.stream.synchronize().map_err(|error| error.about(|| Rank(index as u8).to_string()))?;
-        }
-        Ok(())
+        let wait = |(index, state): (usize, &RankState)| {
+            state.stream.synchronize().map_err(|error| error.about(|| Rank(index as u8).to_string()))
+        };
+        // Every rank is waited for; the first failure is the one to report.
+        self.ranks.iter().enumerate().map(wait).fold(Ok(()), Result::and)
     }
 }

@@ -1,6 +1,7 @@
 //! The library and its functions, as HIP's C ABI declares them; the numbers are those of its public headers.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
@@ -15,8 +16,9 @@ pub const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 74;
 pub const WARP_SIZE: c_int = 87;
 /// `hipDeviceMallocUncached`.
 pub const MALLOC_UNCACHED: c_uint = 0x3;
-/// `hipHostMallocPortable | hipHostMallocMapped`: every device of the process reaches it.
-pub const HOST_MALLOC_PORTABLE_MAPPED: c_uint = 0x1 | 0x2;
+/// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`: every device of the process reaches it, and the
+/// host sees what a running kernel has written.
+pub const HOST_MALLOC_COHERENT: c_uint = 0x1 | 0x2 | 0x4000_0000;
 /// `hipHostRegisterPortable | hipHostRegisterMapped`.
 pub const HOST_REGISTER_PORTABLE_MAPPED: c_uint = 0x1 | 0x2;
 /// `hipIpcMemLazyEnablePeerAccess`, the only flag that an import takes.
@@ -81,7 +83,8 @@ macro_rules! functions {
         pub struct Functions {
             $(pub $field: Entry<$type>,)*
             pub path: PathBuf,
-            _library: Library,
+            /// Never unloaded: HIP has threads of its own that run its code.
+            _library: ManuallyDrop<Library>,
         }
 
         impl Functions {
@@ -91,7 +94,7 @@ macro_rules! functions {
                     let $field = unsafe { library.get::<$type>($name.as_bytes()) };
                     let $field = Entry { name: $name, function: $field.ok().map(|symbol| *symbol) };
                 )*
-                Self { $($field,)* path, _library: library }
+                Self { $($field,)* path, _library: ManuallyDrop::new(library) }
             }
         }
 

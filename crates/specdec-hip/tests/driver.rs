@@ -26,6 +26,13 @@ fn affine(values: &[u32], term: u32) -> Vec<u32> {
     values.iter().map(|value| value.wrapping_mul(3).wrapping_add(term)).collect()
 }
 
+/// A binding keeps the driver behind a lock, so it crosses threads.
+const _: () = {
+    const fn crosses_threads<T: Send>() {}
+    crosses_threads::<HipDevice>();
+    crosses_threads::<specdec_hip::HipGraph>();
+};
+
 #[test]
 fn what_is_queued_on_a_rank_runs_in_order() {
     let fake = Fake::new(2);

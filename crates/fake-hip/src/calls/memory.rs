@@ -12,8 +12,9 @@ use crate::status::{
 
 /// `hipDeviceMallocUncached`.
 const UNCACHED: u32 = 0x3;
-/// Portable and mapped, of host memory.
+/// Portable and mapped, of registered memory, and coherent too, of pinned memory.
 const PORTABLE_MAPPED: u32 = 0x3;
+const PORTABLE_MAPPED_COHERENT: u32 = 0x4000_0003;
 /// `hipIpcMemLazyEnablePeerAccess`.
 const LAZY_PEER_ACCESS: u32 = 0x1;
 const PAGE_BYTES: usize = 4096;
@@ -92,7 +93,7 @@ calls! {
 
     /// Pinned host memory.
     fn hipHostMalloc(machine, address: *mut Raw, bytes: usize, flags: u32) {
-        check_flags("hipHostMalloc", flags, PORTABLE_MAPPED)?;
+        check_flags("hipHostMalloc", flags, PORTABLE_MAPPED_COHERENT)?;
         let taken = machine.take_memory(MemoryKind::Pinned, Wanted::HostPinned, bytes)?;
         // SAFETY: the caller's contract.
         unsafe { give(address, taken) }

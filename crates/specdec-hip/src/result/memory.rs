@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use super::{check, take, Handle};
 use crate::sys::{
-    Entry, Functions, IpcHandle, MallocWithFlags, COPY_DEFAULT, HOST_MALLOC_PORTABLE_MAPPED,
-    HOST_REGISTER_PORTABLE_MAPPED, IPC_HANDLE_BYTES, IPC_LAZY_PEER_ACCESS, MALLOC_UNCACHED,
+    Entry, Functions, IpcHandle, MallocWithFlags, COPY_DEFAULT, HOST_MALLOC_COHERENT, HOST_REGISTER_PORTABLE_MAPPED,
+    IPC_HANDLE_BYTES, IPC_LAZY_PEER_ACCESS, MALLOC_UNCACHED,
 };
 use crate::HipError;
 
@@ -46,7 +46,7 @@ pub fn free(functions: &Functions, address: Handle) -> Result<(), HipError> {
 
 /// Pinned host memory that every device reaches.
 pub fn allocate_pinned(functions: &Functions, bytes: usize) -> Result<Handle, HipError> {
-    with_flags(functions, &functions.host_malloc, bytes, HOST_MALLOC_PORTABLE_MAPPED)
+    with_flags(functions, &functions.host_malloc, bytes, HOST_MALLOC_COHERENT)
 }
 
 pub fn free_pinned(functions: &Functions, address: Handle) -> Result<(), HipError> {
