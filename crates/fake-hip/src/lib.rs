@@ -8,7 +8,8 @@
 //! - The null stream runs at once and waits for no other stream, as HIP's does for streams that are non-blocking.
 //! - Giving something back while anything is queued is an error, as are a launch on a stream of another device than the
 //!   thread's, and arguments of another size than the kernel's.
-//! - An allocation, a copy or a synchronisation on a thread that captures spoils the capture.
+//! - An allocation or a synchronisation on a thread that captures spoils the capture; so does, on any thread, what
+//!   goes to the null stream.
 //! - A launch that fails is reported by the synchronisation that ran it, and by nothing after it.
 //!
 //! `FAKE_HIP_DEVICES`, `FAKE_HIP_OPTIONS` and `FAKE_HIP_FAIL` are read when the first call comes; see `control`.

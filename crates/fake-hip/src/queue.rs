@@ -8,7 +8,8 @@ use specdec_emu::machine::GridLaunch;
 
 use crate::machine::{Machine, CAPTURES};
 use crate::status::{
-    emulated, failure, refuse, Failure, Outcome, CAPTURE_UNSUPPORTED, ILLEGAL_STATE, INVALID_DEVICE, INVALID_HANDLE,
+    emulated, failure, refuse, Failure, Outcome, CAPTURE_IMPLICIT, CAPTURE_UNSUPPORTED, ILLEGAL_STATE, INVALID_DEVICE,
+    INVALID_HANDLE,
 };
 
 /// One piece of work of one device.
@@ -108,6 +109,18 @@ impl Machine {
             }
         }
         refuse(CAPTURE_UNSUPPORTED, format!("`{what}` on a thread that captures"))
+    }
+
+    /// Refuses what goes to the null stream while any thread captures, and spoils every capture as HIP does.
+    pub fn forbid_on_null_stream(&mut self, what: &str) -> Outcome {
+        let captures: Vec<_> = self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()).collect();
+        if captures.is_empty() {
+            return Ok(());
+        }
+        for capture in captures {
+            capture.is_spoiled = true;
+        }
+        refuse(CAPTURE_IMPLICIT, format!("`{what}` on the null stream while a stream captures"))
     }
 
     /// Refuses to give something back while work is queued that may use it: a GPU would, and fault or not.

@@ -36,6 +36,7 @@ pub const LAUNCH_FAILURE: c_int = 719;
 pub const CAPTURE_UNSUPPORTED: c_int = 900;
 pub const CAPTURE_INVALIDATED: c_int = 901;
 pub const CAPTURE_UNMATCHED: c_int = 903;
+pub const CAPTURE_IMPLICIT: c_int = 906;
 pub const CAPTURE_WRONG_THREAD: c_int = 908;
 
 /// A failure with a message.
@@ -92,6 +93,7 @@ pub const fn words(status: c_int) -> &'static CStr {
         CAPTURE_UNSUPPORTED => c"operation not permitted when stream is capturing",
         CAPTURE_INVALIDATED => c"operation failed due to a previous error during capture",
         CAPTURE_UNMATCHED => c"the capture was not begun on this stream",
+        CAPTURE_IMPLICIT => c"operation would make the null stream depend on a capture",
         CAPTURE_WRONG_THREAD => c"attempt to end a capture that another thread has begun",
         _ => c"unknown error",
     }

@@ -103,6 +103,14 @@ fn a_capture_of_the_framework_takes_in_what_the_driver_queues() {
         // SAFETY: as above.
         unsafe { device.set_stream(ZERO, eager as usize) }.unwrap();
     }
+    // The null stream is never asked whether it captures while another stream does: HIP refuses the question.
+    framework.begin_capture(side);
+    // SAFETY: the null stream is always alive.
+    unsafe { device.set_stream(ZERO, 0) }.unwrap();
+    assert!(!device.is_capturing(ZERO).unwrap());
+    instances.push(framework.end_capture(side));
+    // SAFETY: as above.
+    unsafe { device.set_stream(ZERO, eager as usize) }.unwrap();
     // The driver's own captures come between the framework's replays and take none of their bytes.
     device.begin_capture(ZERO).unwrap();
     device.queue_write(ZERO, a, &bytes(&[99; 64])).unwrap();

@@ -54,7 +54,7 @@ impl Machine {
 calls! {
     /// Copies at once.
     fn hipMemcpy(machine, to: Raw, from: *const c_void, bytes: usize, kind: c_int) {
-        machine.forbid_in_capture("hipMemcpy")?;
+        machine.forbid_on_null_stream("hipMemcpy")?;
         check_kind(kind)?;
         // SAFETY: the caller's contract.
         unsafe { machine.copy_now(to, from, bytes) }
@@ -77,7 +77,7 @@ calls! {
 
     /// Fills memory on the null stream.
     fn hipMemset(machine, address: Raw, byte: c_int, bytes: usize) {
-        machine.forbid_in_capture("hipMemset")?;
+        machine.forbid_on_null_stream("hipMemset")?;
         machine.fill(0, address, byte, bytes)
     }
 

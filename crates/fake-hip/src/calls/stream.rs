@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use super::{calls, check_flags, give, number, pointer, Raw};
 use crate::machine::{Capture, Event, Machine, Stream, CAPTURES};
 use crate::status::{
-    refuse, Failure, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, CAPTURE_WRONG_THREAD, ILLEGAL_STATE,
-    INVALID_HANDLE, INVALID_VALUE, NOT_READY,
+    refuse, Failure, CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED,
+    CAPTURE_WRONG_THREAD, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
 };
 
 /// `hipStreamNonBlocking`.
@@ -101,6 +101,9 @@ calls! {
     fn hipStreamIsCapturing(machine, stream: Raw, state: *mut c_int) {
         let [none, active, spoiled] = STATES;
         let handle = number(stream) as usize;
+        if handle == 0 && machine.streams.values().any(|stream| stream.capture.is_some()) {
+            return refuse(CAPTURE_IMPLICIT, "the null stream was asked about while another stream captures");
+        }
         let found = if handle == 0 { None } else { machine.stream(handle)?.capture.as_ref() };
         let found = found.map_or(none, |capture| if capture.is_spoiled { spoiled } else { active });
         // SAFETY: the caller's contract.

@@ -38,6 +38,10 @@ pub fn end_capture(functions: &Functions, stream: Handle) -> Result<Handle, HipE
 
 /// Whether a stream captures; a capture that something has invalidated and nobody has ended counts.
 pub fn is_capturing(functions: &Functions, stream: Handle) -> Result<bool, HipError> {
+    if stream == Handle::NULL {
+        // It never captures, and asking is an error while another stream does.
+        return Ok(false);
+    }
     let call = functions.require(&functions.stream_is_capturing)?;
     let mut state: c_int = 0;
     // SAFETY: the stream's owner keeps it alive; `call` writes one int through the pointer, which is valid for it.
