@@ -5,7 +5,8 @@
 //! - A device is a rank of one emulator. What is queued on any stream runs when somebody synchronises a stream that has
 //!   something queued, a device or an event; then everything that is queued runs, on all devices at once. Streams of one
 //!   device run what was queued in the order of the calls.
-//! - The null stream runs at once and waits for no other stream, as HIP's does for streams that are non-blocking.
+//! - The null stream does its fills when it, a copy or a device is waited for, and waits for no other stream, as HIP's
+//!   for streams that are non-blocking.
 //! - Giving something back while anything is queued is an error, as are a launch on a stream of another device than the
 //!   thread's, and arguments of another size than the kernel's.
 //! - An allocation or a synchronisation on a thread that captures spoils the capture; so does, on any thread, what

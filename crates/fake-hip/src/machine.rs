@@ -76,6 +76,8 @@ pub struct Machine {
     pub peers: HashSet<(c_int, c_int)>,
     /// Virtual time, in ticks of 10 ns, at which each run ended.
     pub runs: Vec<u64>,
+    /// Fills that the null stream has not done yet.
+    pub null_stream: Vec<Work>,
     /// Graph launches so far, and from which one on graphs copy nothing.
     pub graph_launches: u64,
     pub stale_from_launch: Option<u64>,
@@ -175,6 +177,7 @@ impl Machine {
             exported: HashSet::new(),
             peers: HashSet::new(),
             runs: Vec::new(),
+            null_stream: Vec::new(),
             graph_launches: 0,
             stale_from_launch: setup.stale_from_launch,
             next: 0,

@@ -21,10 +21,11 @@ pub enum Work {
 }
 
 impl Machine {
-    /// Queues or records work on a stream. The null stream takes only what can be done at once, and does it.
+    /// Queues or records work on a stream. The null stream takes no launches, and does the rest when it is waited for.
     pub fn submit(&mut self, stream: usize, work: Work) -> Outcome {
         if stream == 0 {
-            return self.do_now(work);
+            self.null_stream.push(work);
+            return Ok(());
         }
         let current = self.device()?;
         let found = self.stream(stream)?;
@@ -67,6 +68,11 @@ impl Machine {
         done.map_err(|error| emulated(&error))
     }
 
+    /// Does what the null stream still has to do.
+    pub fn finish_null_stream(&mut self) -> Outcome {
+        std::mem::take(&mut self.null_stream).into_iter().try_for_each(|work| self.do_now(work))
+    }
+
     /// Queues everything that a graph recorded, in one piece.
     pub fn launch_graph(&mut self, instance: usize, stream: usize) -> Outcome {
         let missing = || failure(INVALID_HANDLE, format!("{instance:#x} is no graph instance that is alive"));
@@ -84,7 +90,7 @@ impl Machine {
     /// Waits for one stream: what is queued anywhere runs if anything is queued on it.
     pub fn synchronize_stream(&mut self, stream: usize) -> Outcome {
         if stream == 0 {
-            return Ok(());
+            return self.finish_null_stream();
         }
         let found = self.stream(stream)?;
         if let Some(capture) = &mut found.capture {

@@ -68,6 +68,12 @@ impl Framework {
         assert_eq!(unsafe { call(instance, stream) }, 0);
     }
 
+    fn last_error(&self) -> c_int {
+        let call: unsafe extern "C" fn() -> c_int = self.get("hipGetLastError");
+        // SAFETY: it takes nothing.
+        unsafe { call() }
+    }
+
     fn set_device(&self, device: c_int) {
         let call: unsafe extern "C" fn(c_int) -> c_int = self.get("hipSetDevice");
         // SAFETY: it takes any number.
@@ -123,6 +129,11 @@ fn a_capture_of_the_framework_takes_in_what_the_driver_queues() {
     }
     // A replay that the driver has not seen is waited for too.
     framework.replay(instances[1], eager);
+    device.free(a).unwrap();
+    assert_eq!(words(&device, b).unwrap(), [61; 64]);
+    // The driver's failures are not the framework's: HIP remembers the last one.
+    device.allocate(ZERO, MemoryKind::Device, u64::MAX, "too much").unwrap_err();
+    assert_eq!(framework.last_error(), 0);
     device.close().unwrap();
     for instance in instances {
         framework.take("hipGraphExecDestroy", instance);

@@ -56,8 +56,10 @@ calls! {
     fn hipMemcpy(machine, to: Raw, from: *const c_void, bytes: usize, kind: c_int) {
         machine.forbid_on_null_stream("hipMemcpy")?;
         check_kind(kind)?;
+        machine.finish_null_stream()?;
         // SAFETY: the caller's contract.
-        unsafe { machine.copy_now(to, from, bytes) }
+        unsafe { machine.copy_now(to, from, bytes) }?;
+        machine.finish_null_stream()
     }
 
     /// Queues a copy. Memory that is not pinned is copied now, as HIP may, and never while capturing.

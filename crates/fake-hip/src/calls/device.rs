@@ -115,6 +115,7 @@ calls! {
     fn hipDeviceSynchronize(machine) {
         machine.forbid_in_capture("hipDeviceSynchronize")?;
         machine.device()?;
+        machine.finish_null_stream()?;
         if machine.is_busy() { machine.run() } else { Ok(()) }
     }
 

@@ -45,6 +45,7 @@ impl Machine {
     fn end_memory(&mut self, kind: MemoryKind, call: &str, address: Raw) -> Result<DeviceAddress, Failure> {
         self.forbid_in_capture(call)?;
         self.forbid_while_busy(call)?;
+        self.finish_null_stream()?;
         let address = number(address);
         let held = self.memory.get_mut(&address);
         let at = held.as_ref().and_then(|held| held.iter().position(|(found, _)| *found == kind));
