@@ -3,8 +3,11 @@
 
 use std::fmt::Write as _;
 
+use specdec_core::device::MemoryKind;
 use specdec_core::ids::Rank;
-use specdec_emu::machine::{EmulatorError, Location, SourceLine, StreamError, Waiter, Waiting};
+use specdec_emu::machine::{
+    EmulatorError, HandleKind, Location, PeerError, SourceLine, StreamError, Waiter, Waiting, WorldError,
+};
 
 fn at(lane: Option<u8>) -> Location {
     let function = |function: &str, line| SourceLine { function: function.into(), file: "mailbox.hpp".into(), line };
@@ -66,6 +69,32 @@ fn stream_errors() -> Vec<EmulatorError> {
     errors.map(EmulatorError::from).into()
 }
 
+fn process_errors() -> Vec<EmulatorError> {
+    let (name, process) = (|| "peer buffer of process 71".to_owned(), 71);
+    let peers = [
+        PeerError::NotUncached { name: "weights".into(), kind: MemoryKind::Device },
+        PeerError::NotOwn { name: name() },
+        PeerError::NotImported { address: 0x1000 },
+        PeerError::Imported { name: name(), address: 0x1000 },
+        PeerError::Foreign,
+        PeerError::WrongKind { found: HandleKind::World, needed: HandleKind::Memory },
+        PeerError::OwnProcess,
+        PeerError::Ended { process },
+        PeerError::Stale { process },
+        PeerError::Truncated { process, found: 4096, needed: 8256 },
+        PeerError::Unreachable { process, reason: "Permission denied (os error 13)".into() },
+    ];
+    let worlds = [
+        WorldError::Size { processes: 0 },
+        WorldError::AlreadyIn,
+        WorldError::NoSuchProcess { index: 2, processes: 2 },
+        WorldError::Taken { index: 1, process },
+        WorldError::Host { reason: "Too many open files (os error 24)".into() },
+    ];
+    let all = peers.map(EmulatorError::from).into_iter().chain(worlds.map(EmulatorError::from));
+    all.chain([EmulatorError::Interrupted]).collect()
+}
+
 fn run_errors() -> Vec<EmulatorError> {
     let (wave, lane) = (|| Box::new(at(None)), || Box::new(at(Some(9))));
     let allocation = || "hidden".to_owned();
@@ -101,7 +130,7 @@ fn run_errors() -> Vec<EmulatorError> {
 #[test]
 fn messages_and_hints_are_as_committed() {
     let mut text = String::new();
-    for error in load_errors().into_iter().chain(stream_errors()).chain(run_errors()) {
+    for error in load_errors().into_iter().chain(stream_errors()).chain(process_errors()).chain(run_errors()) {
         writeln!(text, "error: {error}\nhint: {}\n", error.hint()).unwrap();
     }
     assert_eq!(text, include_str!("machine_messages.txt"), "if the change is meant, commit the new text");

@@ -37,6 +37,8 @@ impl Device for Emulator {
 
     fn free(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
         self.not_while_capturing("free")?;
+        self.check_own(address.0)?;
+        self.forget_abort_words(address.0);
         self.forget_races(address.0);
         self.shared.memory.remove(address.0)
     }
@@ -49,21 +51,21 @@ impl Device for Emulator {
     }
 
     fn export_peer(&mut self, address: DeviceAddress) -> Result<PeerHandle, EmulatorError> {
-        Err(EmulatorError::NotAnAllocation { address: address.0 })
+        self.export(address)
     }
 
-    fn import_peer(&mut self, _handle: &PeerHandle, _rank: Rank) -> Result<DeviceAddress, EmulatorError> {
-        Err(EmulatorError::NotAnAllocation { address: 0 })
+    fn import_peer(&mut self, handle: &PeerHandle, rank: Rank) -> Result<DeviceAddress, EmulatorError> {
+        self.import(handle, rank)
     }
 
     fn close_peer(&mut self, address: DeviceAddress) -> Result<(), EmulatorError> {
-        Err(EmulatorError::NotAnAllocation { address: address.0 })
+        self.close(address)
     }
 
     fn write(&mut self, address: DeviceAddress, bytes: &[u8]) -> Result<(), EmulatorError> {
         self.not_while_capturing("write")?;
         self.synchronize()?;
-        self.shared.memory.host_write(address.0, bytes)
+        self.write_now(address, bytes)
     }
 
     fn read(&self, address: DeviceAddress, bytes: &mut [u8]) -> Result<(), EmulatorError> {
@@ -125,6 +127,7 @@ impl Device for Emulator {
         if self.queues.iter().all(VecDeque::is_empty) {
             return Ok(());
         }
+        self.begin_run();
         let (start, first_tick) = (Instant::now(), self.shared.clock.ticks());
         let queues = self.queues.iter_mut().map(std::mem::take).collect();
         let random = self.random.clone();
@@ -133,6 +136,7 @@ impl Device for Emulator {
         self.random = random;
         self.shared.statistics.ticks += self.shared.clock.ticks() - first_tick;
         self.shared.statistics.wall_seconds += start.elapsed().as_secs_f64();
+        self.end_run();
         result
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use specdec_core::device::MemoryKind;
 use specdec_core::ids::{DeviceAddress, Rank};
 
+use super::abort::Abort;
 use super::clock::Clock;
 use super::code_object::KernelInfo;
 use super::device_model::{DeviceModel, Shape};
@@ -15,7 +16,9 @@ use super::fault::{Fault, Faults};
 use super::lines::Lines;
 use super::location::SourceLine;
 use super::memory::{Description, Memory};
+use super::others;
 use super::parking::Parking;
+use super::peer::Import;
 use super::priorities::Schedule;
 use super::profile::{Label, Profile};
 use super::random::Random;
@@ -108,6 +111,7 @@ pub struct Emulator {
     pub(super) modules: Vec<Arc<Module>>,
     pub(super) queues: Vec<VecDeque<Entry>>,
     pub(super) captures: Vec<Option<Capture>>,
+    pub(super) imports: Vec<Import>,
     pub(super) random: Random,
 }
 
@@ -121,13 +125,23 @@ impl Emulator {
             tap: Tap::default(),
             faults: Faults::default(),
             statistics: Statistics::default(),
+            abort: Abort::default(),
+            world: None,
             races: options.check_races.then(Box::default),
             weak: options.weak_memory.then(|| Box::new(Weak::new(options.seed))),
             profile: None,
         };
         let queues = (0..options.ranks).map(|_| VecDeque::new()).collect();
         let captures = (0..options.ranks).map(|_| None).collect();
-        Self { options, shared, modules: Vec::new(), queues, captures, random: Random::new(options.seed) }
+        Self {
+            options,
+            shared,
+            modules: Vec::new(),
+            queues,
+            captures,
+            imports: Vec::new(),
+            random: Random::new(options.seed),
+        }
     }
 
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
@@ -177,7 +191,9 @@ impl Emulator {
 
     /// Writes memory as it is now, before what is queued runs.
     pub fn write_now(&mut self, address: DeviceAddress, bytes: &[u8]) -> Result<(), EmulatorError> {
-        self.shared.memory.host_write(address.0, bytes)
+        self.shared.memory.host_write(address.0, bytes)?;
+        others::tell(&mut self.shared);
+        Ok(())
     }
 
     /// Checks that one allocation holds `bytes` at an address.

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use specdec_core::ids::Rank;
 
 use super::location::{Location, Waiter};
+use super::membership::WorldError;
+use super::peer::PeerError;
 use super::stream::StreamError;
 
 /// Why the emulator refused or stopped. The message says what and where, [`EmulatorError::hint`] what to do.
@@ -154,6 +156,15 @@ pub enum EmulatorError {
     /// A stream that was misused.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// Memory of other processes.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// A world of processes.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// Another thread ended the run.
+    #[error("the run was interrupted; what it queued is gone and memory is as it was left")]
+    Interrupted,
     /// Bits that are no instruction.
     #[error("{encoding:#010x} is no instruction that the emulator knows: {at}")]
     UnknownOpcode {

@@ -26,6 +26,9 @@ impl EmulatorError {
             Self::NotAnAllocation { .. } => "pass the address that `allocate` or `register` was given",
             Self::HostAccess { .. } => "check the address and size against the allocation",
             Self::Stream(error) => error.hint(),
+            Self::Peer(error) => error.hint(),
+            Self::World(error) => error.hint(),
+            Self::Interrupted => "start over: no result of this run may be used",
             Self::UnknownOpcode { .. } => "add the instruction to the decoder, or check that the pc is code",
             Self::Unimplemented { .. } => "add it to the emulator; it never guesses",
             Self::OutsideAllocation { .. } | Self::CrossesEnd { .. } => {

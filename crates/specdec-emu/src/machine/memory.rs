@@ -9,10 +9,11 @@ use super::emulator::Emulator;
 use super::error::EmulatorError;
 use super::location::Location;
 use super::parts::Parts;
+use super::segment::Segment;
 use super::written::Written;
 
 /// Alignment of allocations that the emulator owns: a device's usual one.
-const ALIGNMENT: u64 = 256;
+pub(super) const ALIGNMENT: u64 = 256;
 /// From this size on an allocation has pages of its own.
 const PAGES_FROM_BYTES: u64 = 1 << 20;
 
@@ -39,16 +40,20 @@ pub(super) struct Allocation {
     /// Host address of the first byte; differs from `base` only for memory placed at a guest address.
     host: usize,
     /// The storage, when it is ours; kept for its drop.
-    _backing: Backing,
+    backing: Backing,
+    /// Whether another process may touch it too, so that every access has to be atomic.
+    is_shared: bool,
 }
 
 /// Who holds an allocation's bytes.
 #[derive(Debug)]
-#[expect(dead_code, reason = "what the variants hold is only ever reached by address")]
-enum Backing {
+#[expect(dead_code, reason = "what most variants hold is only ever reached by address")]
+pub(super) enum Backing {
     /// The host, who registered it.
     Host,
     Words(Vec<u128>),
+    /// A file that other processes can map.
+    Shared(Segment),
     /// Pages that reserve nothing until they are touched.
     Pages(memmap2::MmapMut),
 }
@@ -59,11 +64,19 @@ pub(super) struct Memory {
     pub(super) allocations: Vec<Allocation>,
     /// Where the last look-up ended: consecutive accesses mostly meet one allocation.
     last: Cell<usize>,
+    /// Whether any allocation is shared with other processes.
+    pub(super) has_shared: bool,
+    /// Whether anything was stored to those since the world was last told.
+    pub(super) has_stored_shared: bool,
 }
 
 impl Backing {
     /// Zeroed storage and its aligned host address.
-    fn zeroed(bytes: u64) -> Option<(usize, Self)> {
+    fn zeroed(bytes: u64, kind: MemoryKind) -> Option<(usize, Self)> {
+        if kind == MemoryKind::Uncached {
+            let segment = Segment::create(bytes).ok()?;
+            return Some((segment.host(), Self::Shared(segment)));
+        }
         let needed = usize::try_from(bytes.max(1).checked_add(ALIGNMENT)?).ok()?;
         if bytes < PAGES_FROM_BYTES {
             let mut words = vec![0u128; needed.div_ceil(16)];
@@ -92,10 +105,48 @@ impl Allocation {
         unsafe { std::slice::from_raw_parts_mut(start, self.bytes as usize) }
     }
 
-    /// Whether nothing of it needs a look at the map of written bytes.
+    /// Whether its bytes may be read as they lie: all are written, and no other process changes them.
     #[inline]
-    pub fn is_complete(&self) -> bool {
-        self.written.is_none()
+    pub fn is_plain(&self) -> bool {
+        self.written.is_none() && !self.is_shared
+    }
+
+    /// The file behind it, when other processes may have it too.
+    #[inline]
+    pub fn segment(&self) -> Option<&Segment> {
+        match &self.backing {
+            Backing::Shared(segment) if self.is_shared => Some(segment),
+            _ => None,
+        }
+    }
+
+    /// From now on other processes may touch it, whose stores no map of written bytes would know; `None` if it cannot be
+    /// shared.
+    pub fn share(&mut self) -> Option<&Segment> {
+        self.is_shared = matches!(self.backing, Backing::Shared(_));
+        if self.is_shared {
+            self.written = None;
+        }
+        self.segment()
+    }
+
+    /// Copies bytes out. The caller has checked that they are there.
+    #[inline]
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        match self.segment() {
+            Some(segment) => segment.read(offset, into),
+            None => into.copy_from_slice(&self.view()[offset as usize..][..into.len()]),
+        }
+    }
+
+    /// Copies bytes in. The caller has checked that they are there.
+    #[inline]
+    pub fn write(&mut self, offset: u64, from: &[u8]) {
+        self.mark(offset, from.len() as u64);
+        match self.segment() {
+            Some(segment) => segment.write(offset, from),
+            None => self.view_mut()[offset as usize..][..from.len()].copy_from_slice(from),
+        }
     }
 
     /// Whether the bytes at an offset are written.
@@ -124,26 +175,13 @@ impl Memory {
     /// Allocates zeroed bytes of our own, at an address of the host's choice or at `place`. Untouched pages of a
     /// large allocation cost nothing.
     pub fn allocate(&mut self, bytes: u64, place: Option<u64>, what: Description) -> Result<u64, EmulatorError> {
-        let (host, backing) =
-            Backing::zeroed(bytes).ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
+        let (host, backing) = Backing::zeroed(bytes, what.kind)
+            .ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?;
         let place = place.unwrap_or_else(|| self.free_place(host as u64, bytes));
         self.insert(place, bytes, host, backing, what)
     }
 
-    /// The host's address, unless somebody has placed memory there: then the next address that is free.
-    fn free_place(&self, host: u64, bytes: u64) -> u64 {
-        let mut place = host;
-        let first = self.allocations.partition_point(|allocation| allocation.end() <= place);
-        for allocation in &self.allocations[first..] {
-            if place.saturating_add(bytes.max(1)) <= allocation.base {
-                break;
-            }
-            place = allocation.end().max(place).next_multiple_of(ALIGNMENT);
-        }
-        place
-    }
-
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         base: u64,
         bytes: u64,
@@ -168,23 +206,11 @@ impl Memory {
             Some(map.ok_or_else(|| EmulatorError::OutOfMemory { bytes, name: what.name.clone() })?)
         };
         let Description { rank, kind, name, .. } = what;
-        self.allocations
-            .insert(at, Allocation { base, bytes, rank, kind, name, parts: None, written, host, _backing: backing });
+        self.allocations.insert(
+            at,
+            Allocation { base, bytes, rank, kind, name, parts: None, written, host, backing, is_shared: false },
+        );
         Ok(base)
-    }
-
-    /// Removes the allocation that starts at `base`.
-    pub fn remove(&mut self, base: u64) -> Result<(), EmulatorError> {
-        let at = self.allocations.binary_search_by_key(&base, |allocation| allocation.base);
-        let at = at.map_err(|_| EmulatorError::NotAnAllocation { address: base })?;
-        self.allocations.remove(at);
-        Ok(())
-    }
-
-    /// The allocation that starts at `base`.
-    pub fn starting_at(&self, base: u64) -> Option<&Allocation> {
-        let at = self.allocations.binary_search_by_key(&base, |allocation| allocation.base).ok()?;
-        self.allocations.get(at)
     }
 
     /// The index of the allocation that holds `address`.
@@ -247,7 +273,7 @@ impl Memory {
             let (allocation, offset) = allocation.locate(offset);
             return Err(EmulatorError::NeverWritten { allocation, offset, bytes, at: Location::unknown() });
         }
-        into.copy_from_slice(&allocation.view()[offset as usize..][..into.len()]);
+        allocation.read(offset, into);
         Ok(())
     }
 
@@ -256,31 +282,9 @@ impl Memory {
     pub fn store(&mut self, access: &'static str, address: u64, from: &[u8]) -> Result<(), EmulatorError> {
         let (index, offset) = self.check(access, address, from.len() as u64)?;
         let allocation = &mut self.allocations[index];
-        allocation.mark(offset, from.len() as u64);
-        allocation.view_mut()[offset as usize..][..from.len()].copy_from_slice(from);
+        allocation.write(offset, from);
+        self.has_stored_shared |= allocation.is_shared;
         Ok(())
-    }
-
-    /// The host's view of a range, written or not.
-    pub fn host_read(&self, address: u64, into: &mut [u8]) -> Result<(), EmulatorError> {
-        let (index, offset) = self.host_check(address, into.len() as u64)?;
-        into.copy_from_slice(&self.allocations[index].view()[offset as usize..][..into.len()]);
-        Ok(())
-    }
-
-    /// Writes a range for the host.
-    pub fn host_write(&mut self, address: u64, from: &[u8]) -> Result<(), EmulatorError> {
-        let (index, offset) = self.host_check(address, from.len() as u64)?;
-        let allocation = &mut self.allocations[index];
-        allocation.mark(offset, from.len() as u64);
-        allocation.view_mut()[offset as usize..][..from.len()].copy_from_slice(from);
-        Ok(())
-    }
-
-    /// Checks the host's access; the allocation's index and the offset there.
-    pub fn host_check(&self, address: u64, bytes: u64) -> Result<(usize, u64), EmulatorError> {
-        let refused = || EmulatorError::HostAccess { address, bytes, near: self.near(address) };
-        self.check("host access", address, bytes).map_err(|_| refused())
     }
 }
 

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use super::memory::Memory;
 use super::visibility::LaneAddresses;
 
 /// Bytes that one subscription watches.
@@ -41,6 +42,8 @@ pub(super) enum Sleep {
 pub(super) struct Parking {
     watches: Vec<Watch>,
     subscribers: HashMap<u64, Vec<u32>, std::hash::BuildHasherDefault<LineHasher>>,
+    /// Polled lines that other processes can store to, as they were when the first poll looked.
+    remote: HashMap<u64, [u64; 8], std::hash::BuildHasherDefault<LineHasher>>,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     /// Waves that a store has woken since the scheduler last looked.
     woken: Vec<u32>,
@@ -90,7 +93,7 @@ impl Parking {
     }
 
     /// Remembers the lines of a wave's device- or system-scope load.
-    pub fn record(&mut self, wave: usize, lanes: &LaneAddresses, bytes: u64) {
+    pub fn record(&mut self, wave: usize, lanes: &LaneAddresses, bytes: u64, memory: &Memory) {
         let watch = &mut self.watches[wave];
         let mut previous = None;
         for lane in lanes.active() {
@@ -102,6 +105,12 @@ impl Parking {
                 if previous != Some(line) && !watch.lines.contains(&line) {
                     watch.lines.push(line);
                     self.subscribers.entry(line).or_default().push(wave as u32);
+                    if memory.has_shared {
+                        // Before the load: what changes from here on differs from it.
+                        if let Some(contents) = memory.shared_line(line << LINE_BYTES_LOG2) {
+                            self.remote.entry(line).or_insert(contents);
+                        }
+                    }
                 }
                 previous = Some(line);
             }
@@ -199,8 +208,22 @@ impl Parking {
         }
     }
 
+    /// Tells the watchers of lines that other processes have changed.
+    pub fn signal_remote(&mut self, memory: &Memory) {
+        let changed = |(&line, seen): (&u64, &[u64; 8])| {
+            (memory.shared_line(line << LINE_BYTES_LOG2).as_ref() != Some(seen)).then_some(line)
+        };
+        let changed: Vec<u64> = self.remote.iter().filter_map(changed).collect();
+        for line in changed {
+            self.signal_line(line);
+        }
+    }
+
     fn signal_line(&mut self, line: u64) {
         let Some(waves) = self.subscribers.remove(&line) else { return };
+        if !self.remote.is_empty() {
+            self.remote.remove(&line);
+        }
         self.num_signals += 1;
         for wave in waves {
             let watch = &mut self.watches[wave as usize];

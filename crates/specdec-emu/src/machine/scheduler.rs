@@ -1,9 +1,11 @@
 //! One seeded scheduler over all waves of all ranks.
 
+use super::abort;
 use super::clock::CORE_CLOCKS_PER_TICK;
 use super::emulator::{Options, Stall};
 use super::error::EmulatorError;
 use super::interpreter::{Interpreter, Yield};
+use super::others;
 use super::priorities::{Priorities, Schedule};
 use super::random::Random;
 use super::report;
@@ -14,12 +16,16 @@ use super::weak;
 
 /// While other waves can run, one turn in so many goes to a poll.
 const POLL_ODDS: u64 = 64;
+/// While waves can run, they look at what other processes stored once in so many turns.
+const LOOK_TURNS: u64 = 16;
 
 /// Runs all queued launches of all ranks to their ends.
 pub(super) struct Scheduler<'a> {
     pub options: &'a Options,
     pub shared: &'a mut Shared,
     pub residency: Residency,
+    /// Turns so far.
+    turns: u64,
     /// Waves that can run, and polls that have something new to look at. Those come last and now and then: the
     /// longer they wait, the more stores one look covers.
     ready: Vec<u32>,
@@ -28,7 +34,7 @@ pub(super) struct Scheduler<'a> {
     random: Random,
     executed: u64,
     /// When parked polls look again although nothing that they watch has changed.
-    next_sweep: u64,
+    pub(super) next_sweep: u64,
     /// Signals when every wave last waited: if a round of polls brings no new one, nothing ever will.
     stalled_at: Option<u64>,
 }
@@ -41,6 +47,7 @@ impl<'a> Scheduler<'a> {
             options,
             shared,
             residency,
+            turns: 0,
             ready: Vec::new(),
             polls: Vec::new(),
             priorities: Priorities::default(),
@@ -63,6 +70,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn run_all(&mut self) -> Result<(), EmulatorError> {
+        abort::obey(self.shared)?;
         self.residency.start_launches(self.shared, &mut self.ready)?;
         loop {
             if !self.has_runnable() && !self.resolve_stall()? {
@@ -72,6 +80,12 @@ impl<'a> Scheduler<'a> {
             let quantum = 1 + self.random.below(2 * self.options.quantum.max(1));
             let outcome = self.run_wave(wave, quantum)?;
             self.settle(wave, outcome)?;
+            abort::obey(self.shared)?;
+            others::end_turn(self.shared);
+            self.turns += 1;
+            if self.shared.world.is_some() && (self.turns.is_multiple_of(LOOK_TURNS) || !self.has_runnable()) {
+                others::look(self.shared);
+            }
             self.wake();
         }
     }
@@ -90,7 +104,7 @@ impl<'a> Scheduler<'a> {
         list.swap_remove(position) as usize
     }
 
-    fn has_runnable(&self) -> bool {
+    pub(super) fn has_runnable(&self) -> bool {
         !self.ready.is_empty() || !self.polls.is_empty()
     }
 
@@ -175,7 +189,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Makes waves ready that a store, a timer or the sweep wakes.
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         while let Some(wave) = self.shared.parking.take_woken() {
             self.resume(wave as usize, WaveState::Parked);
         }
@@ -209,6 +223,13 @@ impl<'a> Scheduler<'a> {
     /// lets time pass. `false` when all have ended.
     fn resolve_stall(&mut self) -> Result<bool, EmulatorError> {
         weak::settle(self.shared);
+        if self.shared.world.is_some() {
+            others::tell(self.shared);
+            if self.residency.running.iter().all(Option::is_none) {
+                return Ok(false);
+            }
+            return self.wait_for_others().map(|()| true);
+        }
         self.wake();
         if self.has_runnable() {
             return Ok(true);

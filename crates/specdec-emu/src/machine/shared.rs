@@ -1,5 +1,6 @@
 //! What all waves of all ranks share while they run.
 
+use super::abort::Abort;
 use super::clock::Clock;
 use super::fault::Faults;
 use super::memory::Memory;
@@ -9,6 +10,7 @@ use super::races::Races;
 use super::statistics::Statistics;
 use super::tap::Tap;
 use super::weak::Weak;
+use super::world::World;
 
 /// Memory, time and what watches them.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub(super) struct Shared {
     pub tap: Tap,
     pub faults: Faults,
     pub statistics: Statistics,
+    /// What other threads ask for.
+    pub abort: Abort,
+    /// The processes that share memory and time with this one.
+    pub world: Option<Box<World>>,
     /// Counts by label, when they are wanted.
     pub profile: Option<Box<Profile>>,
     /// The race check, when it is on.

@@ -109,7 +109,7 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
     let Access { lanes, bytes, .. } = *access;
     let Some((low, high)) = lanes.bounds() else { return Ok(()) };
     if access.policy.is_beyond_workgroup() && shared.parking.is_recording(access.origin.wave) {
-        shared.parking.record(access.origin.wave, lanes, bytes as u64);
+        shared.parking.record(access.origin.wave, lanes, bytes as u64, &shared.memory);
     }
     shared.statistics.bytes_loaded += bytes as u64 * lanes.mask.count_ones() as u64;
     if let Some(races) = &mut shared.races {
@@ -121,7 +121,7 @@ pub(super) fn load(shared: &mut Shared, access: &Access, out: &mut [Lanes]) -> R
     let memory = &shared.memory;
     if let Some(index) = memory.find(low) {
         let allocation = memory.at(index);
-        if allocation.is_complete() && high - allocation.base + bytes as u64 <= allocation.bytes {
+        if allocation.is_plain() && high - allocation.base + bytes as u64 <= allocation.bytes {
             lane_copy::gather(allocation.view(), allocation.base, lanes, bytes, out);
             return Ok(());
         }
@@ -162,11 +162,11 @@ pub(super) fn store(shared: &mut Shared, access: &Access, data: &[Lanes]) -> Res
     }
     let whole = memory.find(low).filter(|&index| {
         let allocation = memory.at(index);
-        high - allocation.base + bytes as u64 <= allocation.bytes
+        high - allocation.base + bytes as u64 <= allocation.bytes && allocation.segment().is_none()
     });
     if let Some(index) = whole {
         let allocation = memory.at_mut(index);
-        if !allocation.is_complete() {
+        if !allocation.is_plain() {
             let base = allocation.base;
             lanes.active().for_each(|lane| allocation.mark(lanes.at[lane] - base, bytes as u64));
         }
@@ -200,18 +200,15 @@ pub(super) fn atomic(
     let Access { lanes, bytes, origin, .. } = *access;
     let mut old = [0; LANES];
     if shared.parking.is_recording(origin.wave) {
-        shared.parking.record(origin.wave, lanes, bytes as u64);
+        shared.parking.record(origin.wave, lanes, bytes as u64, &shared.memory);
     }
     if let Some(races) = &mut shared.races {
         races.atomic(access, &shared.memory);
     }
     weak::prepare_atomic(shared, access);
     for lane in lanes.active() {
-        let mut value = [0; 8];
-        in_lane(lane, shared.memory.load("atomic", lanes.at[lane], &mut value[..bytes]))?;
-        old[lane] = u64::from_le_bytes(value);
-        let new = op.apply(old[lane], operands.data[lane], operands.compare[lane], bytes as u8);
-        in_lane(lane, shared.memory.store("atomic", lanes.at[lane], &new.to_le_bytes()[..bytes]))?;
+        let change = |old| op.apply(old, operands.data[lane], operands.compare[lane], bytes as u8);
+        old[lane] = in_lane(lane, shared.memory.update(lanes.at[lane], bytes, change))?;
     }
     shared.statistics.bytes_stored += bytes as u64 * lanes.mask.count_ones() as u64;
     shared.parking.signal(lanes, bytes as u64);

@@ -42,6 +42,49 @@ swap_rounds(u64 mine, u64 peers, u64 out, u32 rounds, u32 seed) {
   ((Word*)out)[index] = value;
 }
 
+// As `swap_rounds`, after `work` steps of arithmetic, but a lane whose wait lasts more than `limit` ticks ends there.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64)))
+swap_or_give_up(u64 mine, u64 peers, u64 out, u32 rounds, u32 seed, u32 work, u32 limit) {
+  const u32 lane = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+  const u32 index = group * 64 + lane;
+  u32 value = seed + index, spun = index;
+  for (u32 step = 0; step < work; ++step) {
+    spun = spun * 2654435761u + (spun >> 7);
+    asm volatile("" : "+v"(spun));
+  }
+  for (u32 round = 1; round <= rounds; ++round) {
+    const u64 parity = (round & 1) * 8192;
+    publish(peers + parity, index, value, round);
+    const u32 got = wait_pair(mine + parity, index, round, limit);
+    if (got == 0xdead) {
+      ((Word*)out)[index] = got;
+      return;
+    }
+    value = value * 3 + got;
+  }
+  ((Word*)out)[index] = value;
+}
+
+// Waits for a pair that nobody sends until the abort word is raised.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) wait_for_abort(u64 region, u64 abort, u64 out) {
+  const u32 lane = __builtin_amdgcn_workitem_id_x();
+  while (true) {
+    const u64 pair = __hip_atomic_load((Pair*)region + lane, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    const u32 asked = __hip_atomic_load((Word*)abort, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    if (pair != 0 || asked != 0) break;
+    __builtin_amdgcn_s_sleep(1);
+  }
+  ((Word*)out)[lane] = 0xab;
+}
+
+// Adds to a counter with atomics of both widths.
+GLOBAL void __attribute__((amdgpu_flat_work_group_size(64, 64))) count_up(u64 counters, u32 rounds) {
+  for (u32 round = 0; round < rounds; ++round) {
+    __hip_atomic_fetch_add((Pair*)counters, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    __hip_atomic_fetch_add((Word*)(counters + 12), 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+  }
+}
+
 // Workgroup 0 waits for a flag; its wave 1 waits for wave 0 at the barrier.
 GLOBAL void __attribute__((amdgpu_flat_work_group_size(128, 128))) wait_for_ever(u64 region, u64 out) {
   const u32 item = __builtin_amdgcn_workitem_id_x();
