@@ -72,7 +72,6 @@ pub struct Machine {
     pub functions: HashMap<usize, Function>,
     pub graphs: HashMap<usize, Vec<Work>>,
     pub graph_instances: HashMap<usize, (c_int, Vec<Work>)>,
-    pub exported: HashSet<[u8; 64]>,
     pub peers: HashSet<(c_int, c_int)>,
     /// Virtual time, in ticks of 10 ns, at which each run ended.
     pub runs: Vec<u64>,
@@ -174,7 +173,6 @@ impl Machine {
             functions: HashMap::new(),
             graphs: HashMap::new(),
             graph_instances: HashMap::new(),
-            exported: HashSet::new(),
             peers: HashSet::new(),
             runs: Vec::new(),
             null_stream: Vec::new(),

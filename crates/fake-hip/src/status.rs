@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, CStr};
 
-use specdec_emu::machine::EmulatorError;
+use specdec_emu::machine::{EmulatorError, PeerError};
 
 /// A `hipError_t` and what happened, for `fake_hip_last_message`.
 #[derive(Debug)]
@@ -55,7 +55,9 @@ pub fn emulated(error: &EmulatorError) -> Failure {
         EmulatorError::OutOfMemory { .. } => OUT_OF_MEMORY,
         EmulatorError::OutsideAllocation { .. } | EmulatorError::CrossesEnd { .. } => ILLEGAL_ADDRESS,
         EmulatorError::HostAccess { .. } | EmulatorError::KernargSize { .. } => INVALID_VALUE,
-        EmulatorError::NotAnAllocation { .. } => INVALID_DEVICE_POINTER,
+        // What containers get that do not see each other.
+        EmulatorError::Peer(PeerError::OwnProcess | PeerError::Unreachable { .. }) => INVALID_CONTEXT,
+        EmulatorError::NotAnAllocation { .. } | EmulatorError::Peer(_) => INVALID_DEVICE_POINTER,
         EmulatorError::BadShape { .. } => INVALID_CONFIGURATION,
         EmulatorError::TooManyWorkgroups { .. } => LAUNCH_OUT_OF_RESOURCES,
         EmulatorError::UnsupportedKernel { .. } => INVALID_DEVICE_FUNCTION,

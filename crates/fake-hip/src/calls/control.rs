@@ -1,5 +1,8 @@
 //! What HIP does not have: failures on demand, counts of what is alive, the emulator's own words.
 //!
+//! Processes that share memory also share time, once `fake_hip_create_world` and `fake_hip_join_world` have made them one
+//! machine.
+//!
 //! - `FAKE_HIP_DEVICES`: devices of the process; one if it is not set.
 //! - `FAKE_HIP_OPTIONS`: the emulator's settings as JSON: `seed`, `schedule` (`turns` or `priorities`), `stall` (`error`
 //!   or `advance`), `advance_ticks`, `budget`, `quantum`, `compute_units`; and `stale_from_launch`: from this
@@ -9,8 +12,11 @@
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::OnceLock;
 
+use specdec_core::device::{PeerHandle, PEER_HANDLE_BYTES};
+
 use super::names;
-use crate::machine::{process, Machine, MemoryKind, Process};
+use crate::machine::{call, process, Machine, MemoryKind, Process};
+use crate::status::emulated;
 
 /// Kinds that `fake_hip_live` counts, in this order: allocations, pinned memory, modules, streams, events, graphs, graph
 /// instances, imports, registrations.
@@ -81,6 +87,33 @@ pub unsafe extern "C" fn fake_hip_live(counts: *mut u64, length: usize) {
         // SAFETY: the caller's contract.
         unsafe { to.write(count) };
     }
+}
+
+/// Makes a world of so many processes, of which this one is number 0, and writes the handle by which the others join it.
+/// Returns a status, as HIP's calls do.
+///
+/// # Safety
+/// `handle` is valid for a handle.
+#[no_mangle]
+pub unsafe extern "C" fn fake_hip_create_world(processes: usize, handle: *mut [u8; PEER_HANDLE_BYTES]) -> c_int {
+    call("fake_hip_create_world", |machine| {
+        let made = machine.emulator.create_world(processes).map_err(|error| emulated(&error))?;
+        // SAFETY: the caller's contract.
+        unsafe { handle.write(made.0) };
+        Ok(())
+    })
+}
+
+/// Joins another process's world as number `index`: from now on launches of both run at the same time, and a wait for the
+/// other one is no deadlock. Returns a status, as HIP's calls do.
+///
+/// # Safety
+/// `handle` is valid for a handle.
+#[no_mangle]
+pub unsafe extern "C" fn fake_hip_join_world(handle: *const [u8; PEER_HANDLE_BYTES], index: usize) -> c_int {
+    // SAFETY: the caller's contract.
+    let handle = PeerHandle(unsafe { handle.read() });
+    call("fake_hip_join_world", |machine| machine.emulator.join_world(&handle, index).map_err(|error| emulated(&error)))
 }
 
 /// Forgets the machine, planned failures and counts: the next call reads the environment again. Nothing may be alive.

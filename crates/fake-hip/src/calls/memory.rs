@@ -6,7 +6,7 @@ use specdec_core::ids::DeviceAddress;
 use super::{calls, check_flags, give, number, pointer, Raw};
 use crate::machine::{Machine, MemoryKind};
 use crate::status::{
-    emulated, refuse, Failure, Outcome, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
+    emulated, refuse, Failure, Outcome, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED,
     INVALID_DEVICE_POINTER, INVALID_VALUE,
 };
 
@@ -147,7 +147,6 @@ calls! {
             return refuse(INVALID_DEVICE_POINTER, format!("{start:#x} is no device memory"));
         }
         let exported = machine.emulator.export_peer(DeviceAddress(start)).map_err(|error| emulated(&error))?;
-        machine.exported.insert(exported.0);
         // SAFETY: the caller's contract.
         unsafe { give(handle, Handle(exported.0)) }
     }
@@ -157,11 +156,8 @@ calls! {
         machine.forbid_in_capture("hipIpcOpenMemHandle")?;
         check_flags("hipIpcOpenMemHandle", flags, LAZY_PEER_ACCESS)?;
         let device = machine.device()?;
-        if machine.exported.contains(&handle.0) {
-            return refuse(INVALID_CONTEXT, "a process imports its own memory");
-        }
         let imported = machine.emulator.import_peer(&PeerHandle(handle.0), Machine::rank(device));
-        let imported = imported.or_else(|error| refuse(INVALID_VALUE, error.to_string()))?;
+        let imported = imported.map_err(|error| emulated(&error))?;
         machine.memory.entry(imported.0).or_default().push((MemoryKind::Import, device));
         // SAFETY: the caller's contract.
         unsafe { give(address, pointer(imported.0)) }

@@ -21,6 +21,8 @@ type Count = unsafe extern "C" fn(*const c_char) -> u64;
 type Live = unsafe extern "C" fn(*mut u64, usize);
 type Reset = unsafe extern "C" fn();
 type Calls = unsafe extern "C" fn() -> *const c_char;
+type CreateWorld = unsafe extern "C" fn(usize, *mut [u8; 64]) -> c_int;
+type JoinWorld = unsafe extern "C" fn(*const [u8; 64], usize) -> c_int;
 type Message = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 
 /// The library, for one test at a time: its machine is the process's.
@@ -103,6 +105,21 @@ impl Fake {
         // SAFETY: the text ends, and lives as long as the library.
         let text = unsafe { CStr::from_ptr(text) };
         text.to_string_lossy().split(',').map(Into::into).collect()
+    }
+
+    /// Makes a world of so many processes, with this one as number 0.
+    pub fn create_world(&self, processes: usize) -> [u8; 64] {
+        let (create, mut handle) = (self.function::<CreateWorld>("fake_hip_create_world"), [0; 64]);
+        // SAFETY: there is room for a handle.
+        assert_eq!(unsafe { create(processes, &raw mut handle) }, 0, "{}", self.message());
+        handle
+    }
+
+    /// Joins another process's world.
+    pub fn join_world(&self, handle: &[u8; 64], index: usize) {
+        let join = self.function::<JoinWorld>("fake_hip_join_world");
+        // SAFETY: the handle is there.
+        assert_eq!(unsafe { join(handle, index) }, 0, "{}", self.message());
     }
 
     /// The last failure in the emulator's words.

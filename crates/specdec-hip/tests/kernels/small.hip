@@ -22,10 +22,11 @@ GLOBAL trade(u64 mine, u64 peers, u64 out, u32 first, u32 rounds) {
     __hip_atomic_store((Pair*)(peers + parity) + index(), (u64)round << 32 | value, __ATOMIC_RELAXED,
                        __HIP_MEMORY_SCOPE_SYSTEM);
     u64 seen;
-    do {
+    while (true) {
       seen = __hip_atomic_load((Pair*)(mine + parity) + index(), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+      if ((u32)(seen >> 32) == round) break;
       __builtin_amdgcn_s_sleep(1);
-    } while ((u32)(seen >> 32) != round);
+    }
     value = value * 5 + (u32)seen;
   }
   ((Word*)out)[index()] = value;
