@@ -10,7 +10,9 @@ use specdec_core::ids::{DeviceAddress, Rank};
 use crate::graph::Graph;
 use crate::held::{Held, HeldMemory};
 use crate::library::Hip;
-use crate::memory::{enable_peer_access, size, DeviceMemory, ImportedMemory, PinnedMemory, RegisteredMemory};
+use crate::memory::{
+    enable_peer_access, size, DeviceMemory, ImportedMemory, PinnedMemory, PinnedWord, RegisteredMemory,
+};
 use crate::module::Module;
 use crate::result::{memory, stream, Handle};
 use crate::staging::{Arena, Ring};
@@ -142,6 +144,12 @@ impl HipDevice {
         self.free(address)
     }
 
+    /// A 32-bit word of host-pinned memory of this driver, for other threads: an abort word, which kernels poll.
+    pub fn pinned_word(&self, address: DeviceAddress) -> Result<PinnedWord, HipError> {
+        let found = self.held.pinned(address).and_then(|(memory, offset)| PinnedWord::new(memory.clone(), offset));
+        found.ok_or(HipError::NotHeld { address, rank: None })
+    }
+
     /// Waits for what is queued, gives everything back, and reports the first failure of that or of an earlier release.
     pub fn close(mut self) -> Result<(), HipError> {
         let waited = self.synchronize();
@@ -190,7 +198,7 @@ impl Device for HipDevice {
         let allocated = match kind {
             MemoryKind::Device => DeviceMemory::ordinary(&self.hip, device, bytes).map(HeldMemory::Device),
             MemoryKind::Uncached => DeviceMemory::uncached(&self.hip, device, bytes).map(HeldMemory::Device),
-            MemoryKind::HostPinned => PinnedMemory::new(&self.hip, device, bytes).map(HeldMemory::Pinned),
+            MemoryKind::HostPinned => PinnedMemory::new(&self.hip, device, bytes).map(Arc::new).map(HeldMemory::Pinned),
         };
         let memory = allocated.map_err(|error| error.about(|| format!("`{name}`, {bytes} bytes on {rank}")))?;
         let address = memory.address();

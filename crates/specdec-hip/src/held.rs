@@ -1,6 +1,7 @@
 //! The memory that a driver holds, by address.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use specdec_core::ids::{DeviceAddress, Rank};
 
@@ -11,7 +12,8 @@ use crate::HipError;
 #[derive(Debug)]
 pub enum HeldMemory {
     Device(DeviceMemory),
-    Pinned(PinnedMemory),
+    /// Shared with the words of it that were asked for.
+    Pinned(Arc<PinnedMemory>),
     Registered(RegisteredMemory),
 }
 
@@ -28,7 +30,8 @@ impl HeldMemory {
     pub fn release(self) -> Result<(), HipError> {
         match self {
             Self::Device(memory) => memory.release(),
-            Self::Pinned(memory) => memory.release(),
+            // A word that is still held keeps it.
+            Self::Pinned(memory) => Arc::try_unwrap(memory).map_or(Ok(()), PinnedMemory::release),
             Self::Registered(memory) => memory.release(),
         }
     }
@@ -64,7 +67,7 @@ impl Held {
     }
 
     /// The pinned memory that holds an address, and the offset there.
-    pub fn pinned(&self, address: DeviceAddress) -> Option<(&PinnedMemory, u64)> {
+    pub fn pinned(&self, address: DeviceAddress) -> Option<(&Arc<PinnedMemory>, u64)> {
         let (start, (_, memory)) = self.own.range(..=address.0).next_back()?;
         match memory {
             HeldMemory::Pinned(memory) if address.0 - start < memory.bytes() => Some((memory, address.0 - start)),

@@ -24,7 +24,7 @@ pub use driver::{HipDevice, HipGraph, HipModule};
 pub use error::HipError;
 pub use graph::{Graph, Recording};
 pub use library::{DeviceFacts, Hip};
-pub use memory::{enable_peer_access, DeviceMemory, ImportedMemory, PinnedMemory, RegisteredMemory};
+pub use memory::{enable_peer_access, DeviceMemory, ImportedMemory, PinnedMemory, PinnedWord, RegisteredMemory};
 pub use module::{Kernel, Module};
 pub use status::Status;
 pub use stream::{Event, Stream};

@@ -1,6 +1,7 @@
 //! Memory with an owner: of a device, pinned on the host, registered in place, imported from another process.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use specdec_core::ids::DeviceAddress;
@@ -158,6 +159,40 @@ impl PinnedMemory {
     /// Gives it back and says how that went.
     pub fn release(self) -> Result<(), HipError> {
         self.owned.release()
+    }
+}
+
+/// A 32-bit word of pinned memory that any thread may read and write while kernels run, e.g. to tell them to give up. It
+/// keeps its memory.
+#[derive(Clone, Debug)]
+pub struct PinnedWord {
+    memory: Arc<PinnedMemory>,
+    offset: usize,
+}
+
+impl PinnedWord {
+    /// The word at an offset; `None` if it is not aligned or not inside.
+    pub fn new(memory: Arc<PinnedMemory>, offset: u64) -> Option<Self> {
+        let is_aligned = (memory.host().0 as u64 + offset).is_multiple_of(size_of::<u32>() as u64);
+        let is_word = is_aligned && memory.holds(offset, size_of::<u32>());
+        is_word.then(|| Self { memory, offset: size(offset) })
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        let at = with_exposed_provenance_mut::<u32>(self.memory.host().0 + self.offset);
+        // SAFETY: `new` has checked alignment and bounds, `self` keeps the memory, and the host accesses single words of
+        // it either through this or by volatile copies.
+        unsafe { AtomicU32::from_ptr(at) }
+    }
+
+    /// Its value.
+    pub fn load(&self) -> u32 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Gives it a value, which a running kernel sees.
+    pub fn store(&self, value: u32) {
+        self.word().store(value, Ordering::Release);
     }
 }
 

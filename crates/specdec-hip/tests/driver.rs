@@ -224,6 +224,32 @@ fn everything_may_go_while_launches_are_queued() {
 }
 
 #[test]
+fn another_thread_tells_a_running_kernel_to_give_up() {
+    // Virtual time jumps when all wait, and the kernel looks again.
+    let fake = Fake::with_options(2, r#"{"stall": "advance", "advance_ticks": 1000, "budget": 100000000}"#);
+    let (mut device, module) = two_ranks(&fake);
+    let abort = device.allocate(ZERO, MemoryKind::HostPinned, 64, "abort").unwrap();
+    let word = device.pinned_word(abort.offset(8)).unwrap();
+    assert_eq!(word.load(), 0);
+    let watcher = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        word.store(1);
+        word
+    });
+    launch(&mut device, 0, module, "stuck", kernarg(&[abort.offset(8)], &[])).unwrap();
+    device.synchronize().unwrap();
+    let word = watcher.join().unwrap();
+    assert!(device.pinned_word(abort.offset(6)).is_err() && device.pinned_word(abort.offset(64)).is_err());
+    // The watcher's word keeps its memory.
+    device.free(abort).unwrap();
+    device.close().unwrap();
+    word.store(2);
+    assert_eq!((word.load(), fake.live()), (2, vec![("pinned", 1)]));
+    drop(word);
+    assert_eq!(fake.live(), []);
+}
+
+#[test]
 fn a_launch_that_goes_wrong_names_what_and_where() {
     let fake = Fake::new(2);
     let (mut device, module) = two_ranks(&fake);
