@@ -191,7 +191,7 @@ fn a_slow_process_is_not_taken_for_a_dead_one() {
     let mut side = Side::meet(&compile("exchange"), ADVANCE, &mut rank);
     // Wall time of the work is several time-outs; its virtual time is a fraction of one.
     let limit = SECOND / 2;
-    rank.say(&format!("swap 3 5 15000000 {limit}"));
+    rank.say(&format!("swap 3 5 4000000 {limit}"));
     assert_eq!(rank.hear(), "launched");
     let start = Instant::now();
     side.swap(3, 6, 0, limit);
@@ -200,6 +200,24 @@ fn a_slow_process_is_not_taken_for_a_dead_one() {
     let [mine, theirs] = expected(3, [6, 5]);
     assert_eq!(side.values(), mine);
     assert_eq!(numbers(&rank.hear()), theirs);
+}
+
+#[test]
+fn time_that_one_spent_running_is_not_waited_for_again() {
+    let mut rank = other("advance");
+    let mut side = Side::meet(&compile("exchange"), ADVANCE, &mut rank);
+    // The other's clock hardly moves for seconds, while this process is in host code.
+    rank.say(&format!("swap 0 5 4000000 {SECOND}"));
+    assert_eq!(rank.hear(), "launched");
+    let start = Instant::now();
+    rank.hear();
+    assert!(start.elapsed() > Duration::from_secs(1), "the test needs more work: {:?}", start.elapsed());
+    let start = Instant::now();
+    side.swap(1, 6, 0, SECOND / 4);
+    side.emulator.synchronize().unwrap();
+    let waited = start.elapsed();
+    assert!(side.values().iter().all(|&value| value == GAVE_UP));
+    assert!((0.24..1.0).contains(&waited.as_secs_f64()), "{waited:?}");
 }
 
 #[test]

@@ -1,82 +1,38 @@
 //! The HIP driver behind `specdec_core::device::Device`, loaded at run time: sys -> result -> safe.
 //!
-//! This slice finds the library and describes the machine and its devices, so that a command can say what is there.
-//! Modules, launches and peers come with the runtime; the emulator runs the same code objects until then.
+//! `sys` is HIP's C ABI, `result` turns its statuses into errors, and the other modules own what HIP hands out: nothing
+//! is given back while something queued may touch it, and the calling thread's device is what it was after each call.
 
+mod driver;
+mod error;
+mod graph;
+mod held;
+mod library;
+mod memory;
+mod module;
 pub mod probe;
 mod result;
+pub mod self_test;
+mod shared;
+mod staging;
+mod status;
+mod stream;
 mod sys;
 pub mod topology;
 
-use std::path::PathBuf;
-
-use thiserror::Error;
-
-pub use result::Status;
-
-/// Why HIP cannot be used here.
-#[derive(Debug, Error)]
-pub enum HipError {
-    /// No library.
-    #[error("HIP not found: looked for {}", looked_for.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", "))]
-    NotFound {
-        /// Names and paths that were tried, in order.
-        looked_for: Vec<PathBuf>,
-    },
-    /// A library that lacks a function.
-    #[error("`{}` has no function `{function}`", library.display())]
-    MissingFunction {
-        /// The library.
-        library: PathBuf,
-        /// The function.
-        function: &'static str,
-    },
-    /// A call failed.
-    #[error("`{function}` failed with {status}")]
-    Call {
-        /// The function.
-        function: &'static str,
-        /// HIP's status.
-        status: Status,
-    },
-}
-
-impl HipError {
-    /// What to do about it.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::NotFound { .. } => "install a ROCm newer than 7.2.3, or use `--device emulator`",
-            Self::MissingFunction { .. } => "install a complete ROCm; the library is too old or another one",
-            Self::Call { .. } => "check that the user may open /dev/kfd and that the driver is loaded",
-        }
-    }
-}
-
-/// A loaded HIP library.
-#[derive(Debug)]
-pub struct Hip {
-    functions: sys::Functions,
-}
-
-impl Hip {
-    /// Loads the library: the one that the process has, else by its versioned names, else below `/opt/rocm`.
-    pub fn load() -> Result<Self, HipError> {
-        sys::Functions::load(&sys::candidates()).map(|functions| Self { functions })
-    }
-
-    /// Devices of this process.
-    pub fn device_count(&self) -> Result<u32, HipError> {
-        result::device_count(&self.functions)
-    }
-
-    /// Driver version as HIP numbers it.
-    pub fn driver_version(&self) -> Result<u32, HipError> {
-        result::driver_version(&self.functions)
-    }
-}
+pub use driver::{HipDevice, HipGraph, HipModule};
+pub use error::HipError;
+pub use graph::{Graph, Recording};
+pub use library::{DeviceFacts, Hip};
+pub use memory::{enable_peer_access, DeviceMemory, ImportedMemory, PinnedMemory, PinnedWord, RegisteredMemory};
+pub use module::{Kernel, Module};
+pub use status::Status;
+pub use stream::{Event, Stream};
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
