@@ -92,24 +92,26 @@ fn shared_files() -> Vec<String> {
 
 #[test]
 fn two_processes_exchange_pairs_both_ways() {
-    let mut rank = other("advance");
-    let mut side = Side::meet(&compile("exchange"), ADVANCE, &mut rank);
-    for run in 0..5 {
-        // Pairs of the run before must not be taken for this one's.
-        side.emulator.write(side.mailbox, &[0; 16384]).unwrap();
-        side.emulator.write(side.peers, &[0; 16384]).unwrap();
-        let (rounds, seeds) = (30, [run, 1000 + run]);
-        rank.say(&format!("swap {rounds} {} 0 {SECOND}", seeds[1]));
-        assert_eq!(rank.hear(), "launched");
-        side.swap(rounds, seeds[0], 0, SECOND);
-        side.emulator.synchronize().unwrap();
-        let [mine, theirs] = expected(rounds, seeds);
-        assert_eq!(side.values(), mine, "run {run}");
-        assert_eq!(numbers(&rank.hear()), theirs, "run {run}");
+    for (role, stall) in [("advance", ADVANCE), ("strict", Stall::Error)] {
+        let mut rank = other(role);
+        let mut side = Side::meet(&compile("exchange"), stall, &mut rank);
+        for run in 0..5 {
+            // Pairs of the run before must not be taken for this one's.
+            side.emulator.write(side.mailbox, &[0; 16384]).unwrap();
+            side.emulator.write(side.peers, &[0; 16384]).unwrap();
+            let (rounds, seeds) = (30, [run, 1000 + run]);
+            rank.say(&format!("swap {rounds} {} 0 {SECOND}", seeds[1]));
+            assert_eq!(rank.hear(), "launched");
+            side.swap(rounds, seeds[0], 0, SECOND);
+            side.emulator.synchronize().unwrap();
+            let [mine, theirs] = expected(rounds, seeds);
+            assert_eq!(side.values(), mine, "run {run}");
+            assert_eq!(numbers(&rank.hear()), theirs, "run {run}");
+        }
+        rank.say("ticks");
+        let difference = rank.hear().parse::<u64>().unwrap().abs_diff(side.emulator.ticks());
+        assert!(difference < u64::from(SECOND), "the clocks have drifted {difference} ticks apart");
     }
-    rank.say("ticks");
-    let difference = rank.hear().parse::<u64>().unwrap().abs_diff(side.emulator.ticks());
-    assert!(difference < u64::from(SECOND), "the clocks have drifted {difference} ticks apart");
 }
 
 #[test]
