@@ -54,7 +54,8 @@ enum Books {
 struct Open {
     shape: StepShape,
     outputs_read: LayerSet,
-    is_capture: bool,
+    /// Neither a capture nor a step behind a failure is in the books.
+    is_booked: bool,
 }
 
 /// What the caller does for a planned step.
@@ -81,6 +82,8 @@ pub struct Executor {
     /// The first step whose report has not been seen, and the first for which none is queued.
     unreported: Epoch,
     unqueued: Epoch,
+    /// The ranks' verdict was to stop.
+    is_stopped: bool,
     /// Bit `epoch % MAX_IN_FLIGHT`: a report of the step is queued. Steps that follow each other without
     /// [`Executor::after_step`], as warm-ups do, have one between them.
     queued: u32,
@@ -102,6 +105,7 @@ impl Executor {
             open: None,
             unreported: start,
             unqueued: start,
+            is_stopped: false,
             queued: 0,
             groups: Vec::new(),
             graphs: Vec::new(),
@@ -141,6 +145,9 @@ impl Executor {
     }
 
     /// Decides how a step runs and opens it. `now` are the addresses that its launches bake in.
+    ///
+    /// A rank that has failed and waits for the others' verdict goes on launching: its kernels wait for nobody and
+    /// publish poison, so the others learn of it at once.
     pub fn plan<D: Device>(
         &mut self,
         engine: &mut Engine<D>,
@@ -160,13 +167,16 @@ impl Executor {
             StepPlan::Specialized(step) => step,
         };
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
+        let is_doomed = ledger.error().is_some() && !self.is_stopped;
         let graph = if is_capture { Some(ledger.capture(&step, now)?) } else { None };
         match graph {
             Some(graph) => self.graphs.push((graph, self.groups.clone())),
+            None if is_doomed => {}
             None => drop(ledger.expect(&step, now)?),
         }
         let shape = StepShape::new(step.requests, step.rows_per_request - 1)?;
-        self.open = Some(Open { shape, outputs_read: facts.outputs_read, is_capture });
+        let is_booked = !is_capture && !is_doomed;
+        self.open = Some(Open { shape, outputs_read: facts.outputs_read, is_booked });
         Ok(graph.map_or(Planned::Eager(step.runs), |graph| Planned::Captured(graph, step.runs)))
     }
 
@@ -206,7 +216,7 @@ impl Executor {
         engine.launch(self.rank, run, open.shape, activations, is_last)?;
         if is_last {
             self.open = None;
-            if let (Books::Bound(ledger), false) = (&mut self.books, open.is_capture) {
+            if let (Books::Bound(ledger), true) = (&mut self.books, open.is_booked) {
                 ledger.launched()?;
             }
         }
@@ -288,6 +298,7 @@ impl Executor {
 
     /// Accepts nothing any more.
     pub fn stop(&mut self) {
+        self.is_stopped = true;
         if let Books::Bound(ledger) = &mut self.books {
             ledger.stop();
         }

@@ -113,7 +113,8 @@ class RankSession(Session):
         config = DecodeConfig(run.rows_per_request, max_num_seqs=run.requests)
         own.decode = self.decode = SpecializedDecode(
             self.backbone, config, self, device=run.device, geometry=run.geometry,
-            timeout_seconds=options.timeout_seconds, schedule_seed=run.schedule_seed + options.rank)
+            timeout_seconds=options.timeout_seconds, schedule_seed=run.schedule_seed + options.rank,
+            tap=options.fault is not None)
         self.decode.prepare_kv()
 
     def forward_context(self) -> _Context:

@@ -88,8 +88,10 @@ class SpecializedDecode:
     """Built once the weights are loaded, on every rank of the group at once."""
 
     def __init__(self, backbone: Any, config: DecodeConfig, host: Host, *, device: str = "emulator",
-                 geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0) -> None:
-        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes.
+                 geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0,
+                 tap: bool = False) -> None:
+        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap` (whether stores
+        into exchange regions are kept, and can be faulty) are the emulator's.
 
         Raises ValueError (weights that the kernels cannot read) or RuntimeError (memory, peers) on every rank.
         """
@@ -101,7 +103,7 @@ class SpecializedDecode:
         self._names = layers.kda_names(backbone)
         self._first = next(iter(self._names), None)
         """The lowest KDA layer: its metadata decides each step."""
-        options = RunnerOptions(geometry, host.rank, host.ranks, device, timeout_seconds, schedule_seed)
+        options = RunnerOptions(geometry, host.rank, host.ranks, device, timeout_seconds, schedule_seed, tap)
         self.runner = Runner(options, host.group)
         self._metadata: MetadataStaging | None = None
         if self.runner.runs_on_host_memory:
