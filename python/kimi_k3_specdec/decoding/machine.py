@@ -150,7 +150,7 @@ class Machine:
         if key in self._registered:
             return
         self._registered.add(key)
-        if self.engine.register(rank, *key, f"rank {rank}'s {name}") != tensor.data_ptr():
+        if self.engine.register(rank, *key, f"rank {rank}'s {name}", owner=tensor) != tensor.data_ptr():
             raise UserError(f"HIP sees rank {rank}'s {name} at another address than the host",
                             "run on GPUs that use the host's addresses, or with --device emulator")
 

@@ -30,9 +30,15 @@ pub use unlinked::PyUnlinked;
 #[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]
 pub struct PyEngine {
     ranks: Mutex<Ranks>,
+    // Behind the ranks: HIP runs what is queued before it lets go of registered memory.
+    owners: Mutex<Vec<(u64, Py<PyAny>)>>,
 }
 
 impl PyEngine {
+    fn owners(&self) -> MutexGuard<'_, Vec<(u64, Py<PyAny>)>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A panic in a binding leaves the engine as it was: its own `stopped` flag guards what must not go on.
     pub fn lock(&self) -> MutexGuard<'_, Ranks> {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,10 +55,11 @@ impl PyEngine {
 
 #[pymethods]
 impl PyEngine {
-    /// Makes `nbytes` of host memory at `address` reachable and returns the address that kernels use; the caller keeps it
-    /// alive and in place until `unregister` or the engine's end. `parts`, (what, bytes, first number), lets errors of
-    /// the emulator name the part that they are about.
-    #[pyo3(signature = (rank, address, nbytes, name, initialised=true, parts=None))]
+    /// Makes `nbytes` of host memory at `address` reachable and returns the address that kernels use; it stays alive and
+    /// in place until `unregister` or the engine's end, which `owner` ensures, or else the caller. `parts`, (what, bytes,
+    /// first number), lets errors of the emulator name the part that they are about.
+    #[pyo3(signature = (rank, address, nbytes, name, initialised=true, parts=None, owner=None))]
+    #[expect(clippy::too_many_arguments, reason = "arguments of a Python method")]
     fn register(
         &self,
         rank: u8,
@@ -61,6 +68,7 @@ impl PyEngine {
         name: &str,
         initialised: bool,
         parts: Option<(String, u64, u64)>,
+        owner: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let registered = on_engine!(self, engine => {
             // SAFETY: the caller's contract, stated above: the memory outlives its registration and is not moved.
@@ -74,6 +82,7 @@ impl PyEngine {
                 engine.device.name_parts(address, Parts { what, bytes, first }).map_err(|e| e.raised())
             })?;
         }
+        self.owners().extend(owner.map(|owner| (registered.0, owner)));
         Ok(registered.0)
     }
 
@@ -81,7 +90,14 @@ impl PyEngine {
     fn unregister(&self, address: u64) -> PyResult<()> {
         on_engine!(self, engine => {
             HostDevice::unregister(&mut engine.device, DeviceAddress(address)).map_err(|e| e.raised())
-        })
+        })?;
+        let released = {
+            let mut owners = self.owners();
+            owners.iter().position(|(registered, _)| *registered == address).map(|at| owners.swap_remove(at))
+        };
+        // Without the lock: what an owner does at its end is its own.
+        drop(released);
+        Ok(())
     }
 
     /// Binds one layer: `addresses` and `numbers` by the names of `LayerDescriptor`'s fields. Raises `Refused` with

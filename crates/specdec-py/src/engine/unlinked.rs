@@ -159,7 +159,7 @@ impl PyUnlinked {
         if let Ranks::Emulator(Linked { engine, .. }) = &mut ranks {
             self.watches.start(engine)?;
         }
-        Ok(PyEngine { ranks: Mutex::new(ranks) })
+        Ok(PyEngine { ranks: Mutex::new(ranks), owners: Mutex::default() })
     }
 }
 
