@@ -6,7 +6,7 @@ Spec: runtime.md §2, §3. Rust decides, launches and keeps the books; this file
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,15 +37,15 @@ NO_COUNTS: Counts = (0, 0, 0, 0, None)
 class Step:
     """A planned step of `width` rows. `layer(i)` stands in for decoder layer i, or is None: vLLM's own runs."""
 
-    __slots__ = ("_layers", "width")
+    __slots__ = ("layer", "width")
 
-    def __init__(self, width: int, stand_ins: list[Layer | None]) -> None:
+    layer: Callable[[int], Layer | None]
+    """What runs in place of the decoder layer of an index."""
+
+    def __init__(self, width: int, stand_ins: Mapping[int, Layer]) -> None:
         """`stand_ins` by layer."""
-        self.width, self._layers = width, stand_ins
-
-    def layer(self, index: int) -> Layer | None:
-        """What runs in place of decoder layer `index`."""
-        return self._layers[index] if index < len(self._layers) else None
+        # Without a frame of Python's: it is asked for every layer of every step.
+        self.width, self.layer = width, stand_ins.get
 
 
 def _inside(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
@@ -54,34 +54,45 @@ def _inside(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | N
     return prefix, blocks, delta
 
 
-class _Launch:
-    """The layer that begins a run: launches all of it. Prefix, blocks and delta are rewritten in place."""
+def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core: bool) -> Layer:
+    """The layer that begins a run: launches all of it. Prefix, blocks and delta are rewritten in place.
 
-    __slots__ = ("_core", "_decode", "_index", "_launch", "_layer", "_staging")
+    `index`: of the run in the step; `needs_core`: it begins behind an MLA layer's attention, which vLLM runs.
+    """
+    attention_half, launch = decode.host.attention_half, decode.executor.launch
 
-    def __init__(self, decode: SpecializedDecode, index: int, layer: int, staging: Staging | None, *,
-                 needs_core: bool) -> None:
-        """`index`: of the run in the step; `needs_core`: it begins behind an MLA layer's attention, which vLLM runs."""
-        self._decode, self._index, self._layer, self._staging = decode, index, layer, staging
-        self._core, self._launch = needs_core, decode.executor.launch
+    def run(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
+        core_address, has_delta = 0, delta is not None
+        if needs_core:
+            # Kept until the launch is queued: nothing that is allocated before may take its memory.
+            core = attention_half(layer, positions, prefix, blocks, delta)
+            core_address, has_delta = core.data_ptr(), False
+        out = torch.empty_like(prefix) if delta is None else delta
+        row_stride, block_stride, _ = blocks.stride()
+        launch(index, prefix.data_ptr(), blocks.data_ptr(), row_stride, block_stride, out.data_ptr(), core_address,
+               has_delta)
+        return prefix, blocks, out
 
-    def __call__(self, positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
-        core, out, has_delta = None, delta, delta is not None
-        if self._core:
-            core, has_delta = self._decode.host.attention_half(self._layer, positions, prefix, blocks, delta), False
-        if out is None:
-            out = torch.empty_like(prefix)
-        if self._staging is None:
-            self._launch(self._index, prefix.data_ptr(), blocks.data_ptr(), blocks.stride(0), blocks.stride(1),
-                         out.data_ptr(), 0 if core is None else core.data_ptr(), has_delta)
-            return prefix, blocks, out
-        held = self._staging
-        held.fill(prefix, blocks, out if has_delta else None, core)
-        self._launch(self._index, held.prefix.data_ptr(), held.blocks.data_ptr(), held.blocks.stride(0),
-                     held.blocks.stride(1), held.delta.data_ptr(), held.core.data_ptr(), has_delta)
-        self._decode.runner.wait()
+    return run
+
+
+def _staged_launch_of(decode: SpecializedDecode, index: int, layer: int, held: Staging, *, needs_core: bool) -> Layer:
+    """The same over memory that the emulator knows, where it runs at once."""
+    launch = decode.executor.launch
+
+    def run(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
+        core, has_delta = None, delta is not None
+        if needs_core:
+            core, has_delta = decode.host.attention_half(layer, positions, prefix, blocks, delta), False
+        held.fill(prefix, blocks, delta if has_delta else None, core)
+        launch(index, held.prefix.data_ptr(), held.blocks.data_ptr(), held.blocks.stride(0), held.blocks.stride(1),
+               held.delta.data_ptr(), held.core.data_ptr(), has_delta)
+        decode.runner.wait()
+        out = torch.empty_like(prefix) if delta is None else delta
         held.give(prefix, blocks, out)
         return prefix, blocks, out
+
+    return run
 
 
 class SpecializedDecode:
@@ -133,16 +144,18 @@ class SpecializedDecode:
             self.runner.engine.prepare(width // self.config.q, self.config.q - 1)
         return executor
 
-    def _stand_ins(self, width: int) -> list[Layer | None]:
+    def _stand_ins(self, width: int) -> dict[int, Layer]:
         """By layer, for steps of `width` rows."""
-        out: list[Layer | None] = [None] * (max(self.kinds) + 1)
+        out: dict[int, Layer] = {}
         staging = None
         if self.runner.runs_on_host_memory:
             dims = _native.geometry(self._geometry["geometry"], self.host.ranks)["dims"]
             staging = Staging(self.runner.engine, self.host.rank, width, dims)
         for index, (first, last) in enumerate(self.executor.runs()):
-            out[first : last + 1] = [_inside] * (last - first + 1)
-            out[first] = _Launch(self, index, first, staging, needs_core=self.kinds[first] != WHOLE)
+            out |= dict.fromkeys(range(first, last + 1), _inside)
+            needs_core = self.kinds[first] != WHOLE
+            out[first] = (_launch_of(self, index, first, needs_core=needs_core) if staging is None else
+                          _staged_launch_of(self, index, first, staging, needs_core=needs_core))
         return out
 
     def _register_weights(self) -> None:

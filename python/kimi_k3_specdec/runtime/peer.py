@@ -60,23 +60,25 @@ class Gathering:
     def __init__(self, numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> None:
         """Every rank begins the same gatherings in the same order."""
         own = torch.tensor(numbers, dtype=torch.int64)
-        self._all, self._work = [own], None
+        self._all, self._count, self._work = own, len(numbers), None
         if group is not None:
-            self._all = [torch.zeros_like(own) for _ in range(ranks)]
-            self._work = torch.distributed.all_gather(self._all, own, group=group, async_op=True)
+            # One dimension: gloo hands out the parts in the input's shape.
+            self._all = torch.empty(ranks * len(numbers), dtype=torch.int64)
+            self._work = torch.distributed.all_gather_into_tensor(self._all, own, group=group, async_op=True)
 
     def wait(self) -> list[list[int]]:
         """By rank. Raises RuntimeError if a rank has gone."""
         if self._work is not None:
             self._work.wait()
-        return [numbers.tolist() for numbers in self._all]
+        return self._all.view(-1, self._count).tolist()
 
 
 class PeerBuffer:
     """Every rank's peer memory, mapped by every rank; `engine` can launch. Collective to make."""
 
-    def __init__(self, unlinked: Any, rank: int, ranks: int, group: torch.distributed.ProcessGroup | None) -> None:
-        """`unlinked`: this rank's memory and code (`_native.Unlinked`).
+    def __init__(self, unlinked: Any, rank: int, ranks: int, group: torch.distributed.ProcessGroup | None, *,
+                 has_world: bool) -> None:
+        """`unlinked`: this rank's memory and code (`_native.Unlinked`). `has_world`: emulators must share their time.
 
         Raises RuntimeError on every rank if one cannot export its memory or import another's.
         """
@@ -87,7 +89,8 @@ class PeerBuffer:
         (own, handle), = agreed(unlinked.handles, group, what)
         assert own == rank
         handles = [bytes(numbers) for numbers in gather(list(handle), group, ranks)]
-        world = agreed(lambda: unlinked.create_world(ranks) if rank == 0 else bytes(len(handle)), group, what)
-        world = bytes(gather(list(world), group, ranks)[0])
-        agreed(lambda: rank == 0 or unlinked.join_world(world, rank), group, what)
+        if has_world:
+            world = agreed(lambda: unlinked.create_world(ranks) if rank == 0 else bytes(len(handle)), group, what)
+            world = bytes(gather(list(world), group, ranks)[0])
+            agreed(lambda: rank == 0 or unlinked.join_world(world, rank), group, what)
         self.engine = agreed(lambda: unlinked.link(handles), group, what)

@@ -45,10 +45,11 @@ class Runner:
             return _native.Unlinked(
                 options.geometry, options.ranks, [kernels.code_object(name)], members=[options.rank],
                 schedule_seed=options.schedule_seed, stall="advance", timeout_seconds=options.timeout_seconds,
-                tap=options.tap, witness=False)
+                tap=options.tap, witness=False, device=options.device)
 
         unlinked = agreed(allocate, group, "taking the kernels' memory")
-        self.engine = PeerBuffer(unlinked, options.rank, options.ranks, group).engine
+        has_world = options.device == "emulator"
+        self.engine = PeerBuffer(unlinked, options.rank, options.ranks, group, has_world=has_world).engine
         processes = ids_of_processes(group, options.ranks) if options.ranks > 1 else []
         peers = {rank: pid for rank, pid in enumerate(processes) if rank != options.rank}
         self.watcher = agreed(lambda: Watcher(self.engine.abort_handle(), peers), group, "watching the other ranks")

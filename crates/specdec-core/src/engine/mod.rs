@@ -30,7 +30,7 @@ mod unlinked;
 
 /// Kernel symbols of every build.
 const SYMBOL: &str = "layers";
-const SELF_TEST_SYMBOL: &str = "self_test";
+pub(crate) const SELF_TEST_SYMBOL: &str = "self_test";
 /// Ticks of the kernels' clock in a second.
 pub const TICKS_PER_SECOND: f64 = 1e8;
 

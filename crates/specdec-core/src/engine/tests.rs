@@ -48,7 +48,7 @@ fn only_an_open_step_can_be_closed_and_it_counts() {
     assert!(matches!(engine.close_step(Rank(1)), Err(EngineError::NoOpenStep(Rank(1)))));
     engine.launch(Rank(1), run, shape(), &activations(), false).unwrap();
     assert!(matches!(engine.begin_capture(Rank(1)), Err(EngineError::OpenStep(Rank(1)))));
-    assert!(matches!(engine.replay(Rank(1), &NullGraph(1)), Err(EngineError::OpenStep(Rank(1)))));
+    assert!(matches!(engine.replay(Rank(1), &NullGraph::default()), Err(EngineError::OpenStep(Rank(1)))));
     assert_eq!(engine.close_step(Rank(1)).unwrap(), Epoch(1));
     assert!(matches!(engine.close_step(Rank(1)), Err(EngineError::NoOpenStep(Rank(1)))));
 }
@@ -69,7 +69,25 @@ fn a_capture_is_no_step_and_each_replay_is_one() {
     for step in 1..4 {
         engine.replay(Rank(0), &graph).unwrap();
         assert_eq!(engine.next_step(Rank(0)).unwrap(), Epoch(step));
+        assert_eq!(engine.epoch(Rank(0)).unwrap(), Epoch(step), "the device counts them too");
     }
+    assert_eq!(engine.epoch(Rank(1)).unwrap(), Epoch(0));
+}
+
+#[test]
+fn a_report_says_what_the_device_holds_when_it_is_queued() {
+    let mut engine = engine();
+    let run = runs(&NANO, 0..=255)[0];
+    for step in 0..3 {
+        engine.launch(Rank(1), run, shape(), &activations(), true).unwrap();
+        assert_eq!(engine.report(Rank(1), Epoch(step)).unwrap(), None, "nobody has asked for it");
+        engine.queue_report(Rank(1), Epoch(step)).unwrap();
+    }
+    for step in 0..3 {
+        let report = engine.report(Rank(1), Epoch(step)).unwrap().unwrap();
+        assert_eq!((report.epoch, report.step, report.is_alarmed()), (Epoch(step + 1), Epoch(step), false));
+    }
+    engine.self_test().unwrap();
 }
 
 #[test]
