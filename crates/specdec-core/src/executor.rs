@@ -296,6 +296,14 @@ impl Executor {
         folded
     }
 
+    /// Whether this rank's own books do not add up, or its device has failed.
+    pub const fn has_failed(&self) -> bool {
+        match &self.books {
+            Books::Bound(ledger) => ledger.error().is_some(),
+            Books::Built(_) => false,
+        }
+    }
+
     /// Accepts nothing any more.
     pub fn stop(&mut self) {
         self.is_stopped = true;

@@ -90,8 +90,8 @@ class SpecializedDecode:
     def __init__(self, backbone: Any, config: DecodeConfig, host: Host, *, device: str = "emulator",
                  geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0,
                  tap: bool = False) -> None:
-        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap` (whether stores
-        into exchange regions are kept, and can be faulty) are the emulator's.
+        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap`, whether
+        stores into exchange regions are kept and can be faulty, are the emulator's.
 
         Raises ValueError (weights that the kernels cannot read) or RuntimeError (memory, peers) on every rank.
         """
