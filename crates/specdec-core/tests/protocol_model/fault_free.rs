@@ -75,7 +75,6 @@ fn abandoned_steps_of_both_widths() {
 }
 
 #[test]
-#[ignore = "minutes"]
 fn larger_worlds() {
     let world = small(3, &ONE_LAUNCH);
     expect_sound("width 1, three workgroups, 4 epochs", &ONE_LAUNCH, &[step(&world, 1)], Grain::COARSE, 4);
