@@ -104,8 +104,8 @@ def test_a_store_that_a_wait_needs_is_missed(launches: int, ranks_as_processes: 
     ended, prepared = ranks_as_processes({1: injections.LoseStore(1, launches=launches)})
     for sentence in stopped(ended, prepared, 1, survivors=(0, 1)):
         assert re.search(r"rank 1 or the link from it is stuck: rank.* waited 3\.0 s for its latent_out of stage "
-                         r"expert_down, row \d, columns \d+ to \d+, at layer 1, stage latent_norm of step 9, where it was "
-                         r"last seen", sentence), sentence
+                         r"expert_down, row \d, columns \d+ to \d+, at layer 1, stage latent_norm of step 9, where it "
+                         r"was last seen", sentence), sentence
 
 
 def test_a_rank_with_another_width_stops_all(ranks_as_processes: Started) -> None:

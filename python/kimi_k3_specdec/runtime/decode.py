@@ -14,7 +14,18 @@ from torch import Tensor
 
 from .. import _native
 from . import WHOLE, DecodeConfig, layers
-from .guards import CACHES, GEOMETRY, WEIGHTS, agree, bind, cache_reasons, check_model, state_group, weight_reasons
+from .guards import (
+    CACHES,
+    GEOMETRY,
+    WEIGHTS,
+    agree,
+    attempt,
+    bind,
+    cache_reasons,
+    check_model,
+    state_group,
+    weight_reasons,
+)
 from .host import Host
 from .runner import TIMEOUT_SECONDS, Runner, RunnerOptions
 from .staging import MetadataStaging, Registered, Staging
@@ -97,7 +108,7 @@ class SpecializedDecode:
         """
         self.backbone, self.config, self.host = backbone, config, host
         self._geometry = {"geometry": geometry, "ranks": host.ranks}
-        agree(weight_reasons(backbone, **self._geometry), host.group, WEIGHTS)
+        agree(attempt(lambda: weight_reasons(backbone, **self._geometry)), host.group, WEIGHTS)
         self._checked = check_model(backbone, host.rank, **self._geometry)
         self.kinds = layers.own_kinds(backbone)
         self._names = layers.kda_names(backbone)
@@ -172,7 +183,7 @@ class SpecializedDecode:
         if key is None:
             return
         caches, num_spec = layers.kda_caches(self.backbone), self.config.q - 1
-        agree(cache_reasons(caches, num_spec=num_spec, **self._geometry), self.host.group, CACHES)
+        agree(attempt(lambda: cache_reasons(caches, num_spec=num_spec, **self._geometry)), self.host.group, CACHES)
         groups = self.host.state_groups()
         # One layer of each group speaks for all of it.
         self._groups = {index: name for name, index in reversed(list(groups.items())) if name in caches}
