@@ -25,6 +25,7 @@ class Sabotaged:
         self._unlinked, self._operation = unlinked, operation
 
     def __getattr__(self, name: str) -> Any:
+        """The real operation, or one that fails."""
         if name != self._operation:
             return getattr(self._unlinked, name)
 
