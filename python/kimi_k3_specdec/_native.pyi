@@ -28,6 +28,7 @@ K3_SHAPES: tuple[int, ...]
 MAX_SEQS: tuple[int, ...]
 FP8_KV: tuple[str, ...]
 M1C_QLENS: tuple[int, ...]
+PIECEWISE_ONLY: str
 
 LAYER_TENSORS: list[tuple[str, str, str, bool]]
 

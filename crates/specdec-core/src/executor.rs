@@ -245,6 +245,8 @@ impl Executor {
     pub fn close_step<D: Device>(&mut self, engine: &mut Engine<D>) -> Result<Epoch, ExecutorError<D::Error>> {
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
         let epoch = ledger.close_abandoned()?;
+        // Planned, and perhaps nothing of it launched: its number is used up all the same.
+        engine.open_step(self.rank)?;
         engine.close_step(self.rank)?;
         self.open = None;
         Ok(epoch)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -124,7 +125,10 @@ class SpecializedDecode:
         self._groups: dict[int, str] = {}
         self._told: dict[int, tuple[Any, tuple[int, int, int]]] = {}
         self._kv: Any = None
-        self._kv_word = self._fixed_word = 0
+        self._kv_word = self._fixed_word = self._looked_at = 0
+        self._pointers = [[(tensor, tensor.data_ptr()) for tensor in self._tensors(layer).values()]
+                          for layer in self.kinds]
+        self._has_warned = False
         self._plan_anew()
         logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
                     "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
@@ -156,13 +160,19 @@ class SpecializedDecode:
             out[first] = _Launch(self, index, first, staging, needs_core=self.kinds[first] != WHOLE)
         return out
 
+    def _tensors(self, layer: int) -> dict[str, Tensor]:
+        """A served layer's weights by descriptor field."""
+        kind, found = self.kinds[layer], {}
+        for field, _, path, only_kda in _native.LAYER_TENSORS:
+            if kind == WHOLE or not only_kda:
+                found[field] = layers.find(self.backbone.layers[layer], path)
+        return found
+
     def _register_weights(self) -> None:
         """The emulator checks every access against what it was told of."""
-        for index, kind in self.kinds.items():
-            for field, _, path, only_kda in _native.LAYER_TENSORS:
-                tensor = None if only_kda and kind != WHOLE else layers.find(self.backbone.layers[index], path)
-                if tensor is not None:
-                    self._weights.add(tensor, f"{field} of layer {index}")
+        for layer in self.kinds:
+            for field, tensor in self._tensors(layer).items():
+                self._weights.add(tensor, f"{field} of layer {layer}")
 
     def _kv_key(self) -> Any:
         """What tells one binding of the caches from another: where the first KDA layer's states are."""
@@ -182,6 +192,7 @@ class SpecializedDecode:
         key = self._kv_key()
         if key is None:
             return
+        self._read_final_settings()
         caches, num_spec = layers.kda_caches(self.backbone), self.config.q - 1
         agree(attempt(lambda: cache_reasons(caches, num_spec=num_spec, **self._geometry)), self.host.group, CACHES)
         groups = self.host.state_groups()
@@ -198,6 +209,20 @@ class SpecializedDecode:
         self._kv_word, self._fixed_word = _native.fingerprint(list(key)), bound.fingerprint
         self.executor.bind(self._kv_word, self._fixed_word)
         self._kv = key
+
+    def _read_final_settings(self) -> None:
+        """What was read at the model's construction may have changed since."""
+        final = self.host.final_settings()
+        self.config = replace(self.config, interleave=final.interleave)
+        if final.decode_graphs == "PIECEWISE" and not self._has_warned:
+            self._has_warned = True
+            logger.warning(_native.PIECEWISE_ONLY)
+
+    def _fixed_now(self) -> int:
+        """The fingerprint of the weights, or another number if one has moved; one layer a step is looked at."""
+        layer = self._looked_at = (self._looked_at + 1) % len(self._pointers)
+        has_moved = any(tensor.data_ptr() != address for tensor, address in self._pointers[layer])
+        return ~self._fixed_word & (1 << 64) - 1 if has_moved else self._fixed_word
 
     def plan(self, positions: Tensor, intermediate_tensors: Any) -> Step | None:
         """This step's plan, or None to run vLLM's layers; the same on every rank. Raises RuntimeError if vLLM re-bound
@@ -217,7 +242,7 @@ class SpecializedDecode:
             self._bind_metadata(metadata, counts)
         runs = self.executor.plan(
             width, has_intermediate_tensors=intermediate_tensors is not None, has_context=context is not None,
-            graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_word,
+            graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_now(),
             is_capture=self.host.is_capturing())
         return None if runs is None else self._steps[width]
 

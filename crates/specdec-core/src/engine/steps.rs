@@ -66,8 +66,9 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.next)
     }
 
-    /// Tells the device, behind whatever is queued, for which step the metadata is that the caller queued before.
-    pub(super) fn open_step(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
+    /// Tells the device, behind whatever is queued, for which step the metadata is that the caller queued before; the
+    /// step's first launch does so by itself.
+    pub fn open_step(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
         let state = self.state(rank)?;
         if state.is_step_open {
             return Ok(());
