@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -88,8 +89,11 @@ class World:
 
     def __init__(self, shape: Shape, layers: Sequence[int] = (1,), *, geometry: Geometry = NANO, seed: int = 0,
                  change: Change | None = None, token_innermost: bool = False, schedule_seed: int = 0,
-                 stall: str = "error", timeout_seconds: float = 3.0) -> None:
-        """Random stream and states, alike on all ranks where they are replicated; `change` edits the weights."""
+                 stall: str = "error", timeout_seconds: float = 3.0, library: Path | None = None) -> None:
+        """Random stream and states, alike on all ranks where they are replicated; `change` edits the weights.
+
+        `library`: the HIP to run on; None: the emulator.
+        """
         self.shape, self.layers, self.geometry = shape, tuple(layers), geometry
         self.shard = geometry.shard(shape.ranks)
         g = torch.Generator().manual_seed(1000 + seed)
@@ -102,7 +106,8 @@ class World:
         }
         code_object = kernels.code_object(_native.geometry(geometry.name, shape.ranks)["code_object"])
         self.engine = _native.Unlinked(geometry.name, shape.ranks, [code_object], schedule_seed=schedule_seed,
-                                       stall=stall, timeout_seconds=timeout_seconds).link()
+                                       stall=stall, timeout_seconds=timeout_seconds,
+                                       device="emulator" if library is None else "hip", library=library).link()
         self._registered: set[int] = set()
         for rank in range(shape.ranks):
             self._bind(rank)
@@ -166,7 +171,7 @@ class World:
         """Replicated weights are one tensor: registered once."""
         if tensor.data_ptr() not in self._registered:
             self._registered.add(tensor.data_ptr())
-            self.engine.register(rank, tensor.data_ptr(), tensor.nbytes, f"rank {rank}'s {name}")
+            self.engine.register(rank, tensor.data_ptr(), tensor.nbytes, f"rank {rank}'s {name}", owner=tensor)
 
     @staticmethod
     def group(layer: int) -> int:

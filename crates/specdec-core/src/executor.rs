@@ -241,6 +241,20 @@ impl Executor {
         Ok(epoch)
     }
 
+    /// Replays a captured step: announces it and queues its graph, which the engine's device recorded.
+    pub fn replay<D: Device>(
+        &mut self,
+        engine: &mut Engine<D>,
+        graph: GraphId,
+        recorded: &D::Graph,
+        live: Rows,
+        now: Pointers,
+    ) -> Result<Epoch, ExecutorError<D::Error>> {
+        let epoch = self.begin_replay(engine, graph, live, now)?;
+        engine.device.launch_graph(self.rank, recorded).map_err(EngineError::from)?;
+        Ok(epoch)
+    }
+
     /// Gives up the open step: see [`Engine::close_step`] for what must hold on all ranks.
     pub fn close_step<D: Device>(&mut self, engine: &mut Engine<D>) -> Result<Epoch, ExecutorError<D::Error>> {
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };

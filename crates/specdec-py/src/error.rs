@@ -1,5 +1,7 @@
 //! Rust errors as Python exceptions: the message is the sentence, `.hint` says what to do.
 
+use std::convert::Infallible;
+
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,13 +11,16 @@ use specdec_core::geometry::GeometryError;
 use specdec_core::health::Failure;
 use specdec_core::tasks::StepShapeError;
 use specdec_emu::machine::EmulatorError;
+use specdec_hip::HipError;
+
+use crate::engine::fake_words;
 
 create_exception!(kimi_k3_specdec, Refused, PyValueError, "A request that cannot be served; `.hint` says what to do.");
 create_exception!(
     kimi_k3_specdec,
     MachineError,
     PyRuntimeError,
-    "The emulator stopped a launch; `.hint` says what to do."
+    "The device stopped a launch or refused a call; `.hint` says what to do."
 );
 create_exception!(
     kimi_k3_specdec,
@@ -35,9 +40,46 @@ fn with_hint<T: pyo3::type_object::PyTypeInfo>(message: String, hint: &str) -> P
     Python::attach(|py| error.value(py).setattr("hint", hint).map_or_else(|failed| failed, |()| error))
 }
 
-/// A machine's error, located.
+/// A device's error that Python can be told of.
+pub trait Raised: std::error::Error {
+    /// As Python's.
+    fn raised(&self) -> PyErr;
+}
+
+impl Raised for EmulatorError {
+    fn raised(&self) -> PyErr {
+        machine(self)
+    }
+}
+
+impl Raised for HipError {
+    fn raised(&self) -> PyErr {
+        let is_of_a_call = matches!(self, Self::Call { .. } | Self::Earlier(_));
+        let words = if is_of_a_call { fake_words() } else { None };
+        let message = words.map_or_else(|| self.to_string(), |words| format!("{self}; the fake HIP: {words}"));
+        with_hint::<MachineError>(message, self.hint())
+    }
+}
+
+impl Raised for Infallible {
+    fn raised(&self) -> PyErr {
+        match *self {}
+    }
+}
+
+/// An emulator's error, located.
 pub fn machine(error: &EmulatorError) -> PyErr {
     with_hint::<MachineError>(error.to_string(), error.hint())
+}
+
+/// Something that other devices cannot do.
+pub fn emulator_only(what: &str) -> PyErr {
+    refused(format!("{what} is the emulator's: this device has none"), "make the ranks with device=\"emulator\"")
+}
+
+/// A captured graph that is not there.
+pub fn unknown_graph(number: usize, captured: usize) -> PyErr {
+    unknown("graph", &number.to_string(), &format!("the {captured} that were captured"))
 }
 
 /// A refused geometry or rank count.
@@ -71,9 +113,9 @@ pub fn unknown(what: &str, name: &str, known: &str) -> PyErr {
 }
 
 /// An engine's error.
-pub fn engine(error: EngineError<EmulatorError>) -> PyErr {
+pub fn engine<E: Raised>(error: EngineError<E>) -> PyErr {
     match error {
-        EngineError::Device(error) => machine(&error),
+        EngineError::Device(error) => error.raised(),
         EngineError::Shape(error) => shape(&error),
         EngineError::Failed(failures) => {
             let sentences: Vec<String> = failures.iter().map(Failure::to_string).collect();

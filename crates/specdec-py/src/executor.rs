@@ -11,11 +11,12 @@ use specdec_core::executor::{Executor, ExecutorError, Planned};
 use specdec_core::health::{Diagnosis, Failure};
 use specdec_core::ids::{Cta, DeviceAddress, Layer, Rank, Rows};
 use specdec_core::plan::{GraphMode, KvBinding, LayerSet, Metadata, Planner, StepFacts, StockReason, VerifyCounts};
-use specdec_core::replay::{Divergence, Fingerprint, GraphId, Pointers, RankReport, RankSet, REPORT_WORDS};
-use specdec_emu::machine::EmulatorError;
+use specdec_core::replay::{
+    Divergence, Fingerprint, GraphId, LedgerError, Pointers, RankReport, RankSet, REPORT_WORDS,
+};
 
-use crate::engine::PyEngine;
-use crate::error;
+use crate::engine::{on_device, on_engine, Linked, PyEngine, Ranks};
+use crate::error::{self, Raised};
 
 /// Records of a rank that go to the others when all stop: those nearest to the cause.
 const TOLD_RECORDS: usize = 4;
@@ -48,13 +49,17 @@ fn layers(numbers: Vec<u8>) -> LayerSet {
     numbers.into_iter().map(Layer).collect()
 }
 
-fn failed(error: ExecutorError<EmulatorError>) -> PyErr {
+fn ledger(error: LedgerError) -> PyErr {
+    error::stopped(error.to_string(), error.hint())
+}
+
+fn failed<E: Raised>(error: ExecutorError<E>) -> PyErr {
     match error {
         ExecutorError::Engine(error) => error::engine(error),
         ExecutorError::Shape(error) => error::shape(&error),
         // vLLM's own words for it, which people search for.
         ExecutorError::Plan(error) => error::stopped(error.to_string(), error.hint()),
-        ExecutorError::Ledger(error) => error::stopped(error.to_string(), error.hint()),
+        ExecutorError::Ledger(error) => ledger(error),
         other => error::refused(other.to_string(), "plan a step, then launch its runs in order"),
     }
 }
@@ -75,11 +80,9 @@ impl PyExecutor {
         outputs_read: Vec<u8>,
         timeout_seconds: f64,
     ) -> PyResult<Self> {
-        let (shard, start) = {
-            let engine = engine.borrow(py);
-            let engine = engine.lock();
+        let (shard, start) = on_engine!(engine.borrow(py), engine => {
             (engine.shard().clone(), engine.next_step(Rank(rank)).map_err(error::engine)?)
-        };
+        });
         let kinds = served.iter().filter_map(|&layer| Some((Layer(layer), shard.geometry.layer_kind(Layer(layer))?)));
         let kinds: Vec<_> = kinds.collect();
         let widths: Vec<Rows> = widths.into_iter().map(Rows).collect();
@@ -102,7 +105,7 @@ impl PyExecutor {
     fn bind(&self, kv: u64, fixed: u64) -> PyResult<u32> {
         let mut state = self.state();
         let pointers = Pointers { kv: Fingerprint(kv), fixed: Fingerprint(fixed) };
-        let generation = state.executor.bind(pointers).map_err(|e| failed(e.into()))?;
+        let generation = state.executor.bind(pointers).map_err(ledger)?;
         (state.pointers, state.is_bound) = (pointers, true);
         Ok(generation.0)
     }
@@ -169,12 +172,12 @@ impl PyExecutor {
             },
             outputs_read: state.outputs_read,
         };
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        match state.executor.plan(&mut engine, &facts, now, is_capture).map_err(failed)? {
-            Planned::Stock(_) => Ok(None),
-            Planned::Eager(runs) | Planned::Captured(_, runs) => Ok(Some(runs.len())),
-        }
+        on_engine!(self.engine.borrow(py), engine => {
+            match state.executor.plan(engine, &facts, now, is_capture).map_err(failed)? {
+                Planned::Stock(_) => Ok(None),
+                Planned::Eager(runs) | Planned::Captured(_, runs) => Ok(Some(runs.len())),
+            }
+        })
     }
 
     /// The number of the graph that the last planned capture makes; None if no capture was planned.
@@ -205,9 +208,9 @@ impl PyExecutor {
             core: DeviceAddress(core),
             has_delta,
         };
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        self.state().executor.launch(&mut engine, index, &activations).map_err(failed)
+        on_engine!(self.engine.borrow(py), engine => {
+            self.state().executor.launch(engine, index, &activations).map_err(failed)
+        })
     }
 
     /// Tells the device where a step's metadata is: (i32 `state_indices`, its row stride, i32 `num_accepted`) by group.
@@ -219,34 +222,46 @@ impl PyExecutor {
             reserved: 0,
         });
         let groups: Vec<StateGroup> = groups.collect();
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        self.state().executor.bind_groups(&mut engine, &groups).map_err(failed)
+        on_engine!(self.engine.borrow(py), engine => {
+            self.state().executor.bind_groups(engine, &groups).map_err(failed)
+        })
     }
 
     /// Announces the replay of a captured step, `live` rows of which belong to requests; the caller queues the graph.
     /// Returns the step's number. Raises `StepStopped`.
     fn begin_replay(&self, py: Python<'_>, graph: u32, live: u8, kv: u64, fixed: u64) -> PyResult<u32> {
         let now = Pointers { kv: Fingerprint(kv), fixed: Fingerprint(fixed) };
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        let step = self.state().executor.begin_replay(&mut engine, GraphId(graph), Rows(live), now);
-        step.map(|epoch| epoch.0).map_err(failed)
+        on_engine!(self.engine.borrow(py), engine => {
+            let step = self.state().executor.begin_replay(engine, GraphId(graph), Rows(live), now);
+            step.map(|epoch| epoch.0).map_err(failed)
+        })
+    }
+
+    /// Replays a captured step of the engine's own graphs: `begin_replay`, then graph `captured` of `Engine.end_capture`.
+    /// Returns the step's number. Raises `StepStopped`.
+    fn replay(&self, py: Python<'_>, graph: u32, captured: usize, live: u8, kv: u64, fixed: u64) -> PyResult<u32> {
+        let now = Pointers { kv: Fingerprint(kv), fixed: Fingerprint(fixed) };
+        on_device!(Ranks, &mut *self.engine.borrow(py).lock(), Linked { engine, graphs } => {
+            let missing = || error::unknown_graph(captured, graphs.len());
+            let (_, recorded) = graphs.get(captured).ok_or_else(missing)?;
+            let step = self.state().executor.replay(engine, GraphId(graph), recorded, Rows(live), now);
+            step.map(|epoch| epoch.0).map_err(failed)
+        })
     }
 
     /// Gives up the open step: see `Engine.close_step`.
     fn close_step(&self, py: Python<'_>) -> PyResult<u32> {
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        self.state().executor.close_step(&mut engine).map(|epoch| epoch.0).map_err(failed)
+        on_engine!(self.engine.borrow(py), engine => {
+            self.state().executor.close_step(engine).map(|epoch| epoch.0).map_err(failed)
+        })
     }
 
     /// Queues the last step's report, books those that have arrived, and returns this rank's books as words for the
     /// vote; None before the first binding.
     fn after_step(&self, py: Python<'_>) -> PyResult<Option<Vec<u32>>> {
-        let engine = self.engine.borrow(py);
-        let mut engine = engine.lock();
-        let report = self.state().executor.after_step(&mut engine).map_err(failed)?;
+        let report = on_engine!(self.engine.borrow(py), engine => {
+            self.state().executor.after_step(engine).map_err(failed)
+        })?;
         Ok(report.map(|report| report.to_words().to_vec()))
     }
 
@@ -276,7 +291,7 @@ impl PyExecutor {
 
     /// This rank's records nearest to the cause as words, for the other ranks; unused ones are 0.
     fn failure_words(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        let failures = self.engine.borrow(py).lock().failures().map_err(error::engine)?;
+        let failures = on_engine!(self.engine.borrow(py), engine => engine.failures().map_err(error::engine))?;
         let mut words = Vec::with_capacity(TOLD_RECORDS * FAILURE_WORDS);
         for Failure { rank, cta, record } in failures.into_iter().filter(|f| f.rank == self.rank).take(TOLD_RECORDS) {
             words.extend([u32::from(rank.0), u32::from(cta.0)]);
@@ -293,9 +308,9 @@ impl PyExecutor {
         let missing: RankSet = missing.into_iter().map(Rank).collect();
         let told: Vec<Failure> = told.iter().flat_map(|words| words.chunks(FAILURE_WORDS)).filter_map(record).collect();
         let state = self.state();
-        let engine = self.engine.borrow(py);
-        let engine = engine.lock();
-        let found = state.executor.diagnose(&engine, &told, missing, state.verdict).map_err(error::engine)?;
+        let found = on_engine!(self.engine.borrow(py), engine => {
+            state.executor.diagnose(engine, &told, missing, state.verdict).map_err(error::engine)
+        })?;
         let Diagnosis { culprit, sentence, hint, details } = found;
         let out = PyDict::new(py);
         out.set_item("culprit", culprit.map(|rank| rank.0))?;

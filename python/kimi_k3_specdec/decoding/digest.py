@@ -19,9 +19,11 @@ class Digests:
         """Nothing seen yet."""
         self._rows = rows_per_request
         self._payloads = [hashlib.sha256() for _ in range(requests)]
+        self._is_empty = True
 
     def add(self, record: RunRecord) -> None:
         """Takes in all images of a launch that passed its checks."""
+        self._is_empty &= not record.exchanges
         for layer, exchanges in record.exchanges.items():
             for region in (*ROW_REGIONS, *PAIR_REGIONS):
                 for owner in range(len(record.after)):
@@ -37,8 +39,8 @@ class Digests:
 
     @property
     def payloads(self) -> list[str]:
-        """SHA-256 by request."""
-        return [digest.hexdigest() for digest in self._payloads]
+        """SHA-256 by request; nothing where no exchange was kept."""
+        return [] if self._is_empty else [digest.hexdigest() for digest in self._payloads]
 
 
 def rank_states_digest(states: dict[int, KdaState]) -> str:

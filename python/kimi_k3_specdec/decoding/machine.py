@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _native, kernels
+from ..errors import UserError
 from ..reference.geometry import Geometry
 from ..reference.weights import RankWeights, layer_specs
 from .binding import EXPERT_FIELDS, layer_numbers, layer_tensors
@@ -18,6 +19,7 @@ from .checks.kda import StateStep
 from .checks.layer import Residual
 from .checks.run import RunRecord
 from .exchanges import LayerExchanges
+from .fake_hip import fake_hip
 from .options import RunOptions
 from .slots import NUM_GROUPS, ROW_PADDING, SlotPlan, StatePages
 
@@ -73,7 +75,7 @@ def _runs_of_experts(rank: int, tensor: Tensor, name: str, num_experts: int, fil
 
 
 class Machine:
-    """All ranks; the emulator's engine behind them."""
+    """All ranks; an engine behind them, on the emulator or on HIP."""
 
     def __init__(self, options: RunOptions, geometry: Geometry, weights: list[RankWeights], plan: SlotPlan,
                  code_objects: list[bytes], experts: dict[int, list[int]] | None = None, *,
@@ -83,9 +85,9 @@ class Machine:
         `experts`: by layer, those that exist; None: all do. `count_stages` counts what runs by stage, slower.
         """
         self.options, self.geometry, self.plan = options, geometry, plan
-        self.engine = _native.Unlinked(geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
-                                       schedule=options.schedule, check=options.check, memory=options.memory,
-                                       count_stages=count_stages).link()
+        self.is_emulator = options.device == "emulator"
+        """Only the emulator keeps what stages exchange, and counts."""
+        self.engine = self._unlinked(code_objects, count_stages).link()
         self.runs = self.engine.runs(options.layers)
         self.memory = [RankMemory(geometry, options.ranks, options) for _ in range(options.ranks)]
         self.weights = weights
@@ -111,6 +113,16 @@ class Machine:
             self.engine.register(part.rank, part.address, part.nbytes, part.name, initialised=part.is_filled,
                                  parts=("expert", part.nbytes // part.count, part.first))
 
+    def _unlinked(self, code_objects: list[bytes], count_stages: bool) -> Any:
+        options = self.options
+        if not self.is_emulator:
+            library = fake_hip(options) if options.device == "fake-hip" else None
+            return _native.Unlinked(self.geometry.name, options.ranks, code_objects, witness=False, device="hip",
+                                    library=library)
+        return _native.Unlinked(self.geometry.name, options.ranks, code_objects, schedule_seed=options.schedule_seed,
+                                schedule=options.schedule, check=options.check, memory=options.memory,
+                                count_stages=count_stages)
+
     def _bind(self, rank: int, layer: int, experts: list[int] | None) -> list[_Experts]:
         """Registers and binds a layer, but for experts of which not all exist: those are returned."""
         sparse: list[_Experts] = []
@@ -135,9 +147,12 @@ class Machine:
     def _register(self, rank: int, tensor: Tensor, name: str) -> None:
         """Makes a tensor's memory reachable; what ranks share is registered once."""
         key = (tensor.data_ptr(), tensor.nbytes)
-        if key not in self._registered:
-            self._registered.add(key)
-            self.engine.register(rank, *key, f"rank {rank}'s {name}")
+        if key in self._registered:
+            return
+        self._registered.add(key)
+        if self.engine.register(rank, *key, f"rank {rank}'s {name}", owner=tensor) != tensor.data_ptr():
+            raise UserError(f"HIP sees rank {rank}'s {name} at another address than the host",
+                            "run on GPUs that use the host's addresses, or with --device emulator")
 
     def launch(self, run: tuple[int, int], before: Residual, cores: list[Tensor] | None, *,
                last_of_step: bool) -> tuple[RunRecord, Exception | None]:
@@ -155,7 +170,7 @@ class Machine:
         failure = self._launch(run, has_delta=before.delta is not None, last_of_step=last_of_step)
         exchanges = {
             layer: LayerExchanges(self.engine, self.geometry.shard(self.options.ranks), self.options.rows, layer, epoch)
-            for layer in range(first, last + 1)
+            for layer in (range(first, last + 1) if self.is_emulator else ())
         }
         record = RunRecord(first, last, self.options.requests, before, cores,
                            [memory.residual() for memory in self.memory], self._state_steps(old), exchanges)
@@ -198,14 +213,17 @@ class Machine:
 
     def finish_step(self) -> None:
         """Forgets the step's exchanges."""
-        self.engine.clear_tap()
+        if self.is_emulator:
+            self.engine.clear_tap()
 
     def races(self) -> list[dict[str, Any]]:
         """Every race found so far."""
-        return self.engine.races()
+        return self.engine.races() if self.is_emulator else []
 
     def statistics(self) -> dict[str, Any]:
         """The emulator's counters; with `count_stages` also `stages`, as `Engine.stage_counts` gives them."""
+        if not self.is_emulator:
+            return {}
         counted = self.engine.statistics()
         return counted | {"stages": self.engine.stage_counts()} if self._count_stages else counted
 

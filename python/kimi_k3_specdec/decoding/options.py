@@ -10,7 +10,8 @@ from .. import _native
 from ..errors import UserError
 
 FAULT_KINDS = ("nibble", "scale", "conv-index", "k-step", "tag")
-DEVICES = ("emulator", "hip", "cuda")
+DEVICES = ("emulator", "fake-hip", "hip", "cuda")
+"""`fake-hip` is the HIP driver over the emulator, for tests; it and `hip` keep no exchanges, so no stage is checked."""
 CHECKS = ("races",)
 SCHEDULES = ("turns", "priorities")
 """How the emulator's waves take turns."""
@@ -98,6 +99,7 @@ class RunOptions:
             f"--steps {self.steps if steps is None else steps}", f"--seed {self.seed}",
             f"--schedule-seed {self.schedule_seed}",
         ]
+        words += [f"--device {self.device}"] if self.device != "emulator" else []
         words += [f"--layers {layers[0]}-{layers[1]}"] if layers else []
         words += [f"--checkpoint {self.checkpoint}"] if self.checkpoint else []
         words += [f"--fault {self.fault}"] if self.fault else []
@@ -120,10 +122,15 @@ def parse_layers(text: str | None) -> tuple[int, int] | None:
 
 def check_served(options: RunOptions) -> None:
     """Everything that the options alone can get wrong. Raises UserError, or `Refused` with a hint."""
-    if options.device != "emulator":
-        raise UserError(f"device `{options.device}` cannot be used: this release runs the kernels in the emulator only",
-                      "leave --device out, or say --device emulator")
+    if options.device == "cuda":
+        raise UserError("device `cuda` cannot be used: this release has no driver for it",
+                        "leave --device out, or say --device emulator")
+    if options.device == "hip":
+        # Says where it has looked, if there is none.
+        _native.hip_devices()
     options.check_ranges()
+    if options.device != "emulator":
+        _check_emulator_only(options)
     served = _native.geometry(options.geometry, options.ranks)["served"]
     _native.step_rows(options.requests, options.speculative_tokens)
     if options.layers is not None:
@@ -135,6 +142,16 @@ def check_served(options: RunOptions) -> None:
     if options.fault is not None and options.fault.rank >= options.ranks:
         raise UserError(f"fault `{options.fault}`: there is no rank {options.fault.rank}",
                       f"name a rank of 0 to {options.ranks - 1}")
+
+
+def _check_emulator_only(options: RunOptions) -> None:
+    """Refuses what needs the emulator's own eyes."""
+    for value, plain, name in ((options.check, None, "--check"), (options.memory, "strong", "--memory"),
+                               (options.fault, None, "--fault"), (options.schedules, 1, "--schedules"),
+                               (options.processes, False, "--processes")):
+        if value != plain:
+            raise UserError(f"{name} works in the emulator only, not on device `{options.device}`",
+                            f"leave out {name}, or --device")
 
 
 def _ranges(layers: list[int]) -> str:

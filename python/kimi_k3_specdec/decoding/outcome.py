@@ -34,13 +34,15 @@ NEVER_WRITTEN = "memory that nobody has written"
 
 def check_launch(record: RunRecord, weights: list[RankWeights], verdicts: Verdicts,
                  error: Exception | None) -> Failure | None:
-    """Checks a launch that may have ended with the machine's `error`.
+    """Checks a launch that may have ended with the machine's `error`; without exchanges that is all that can be said.
 
     Of a deadlock the first value that was never stored is the cause and the error names those who wait for it; any
     other error is itself the cause of what was not stored. A read of memory that nobody has written, such as an expert
     that the reference did not pick, stops a launch before its witness is complete: the error is then the cause too.
     """
     run, said, hint = (record.first, record.last), None if error is None else str(error), getattr(error, "hint", None)
+    if not record.exchanges:
+        return None if said is None else Failure("machine", said, verdicts.step, run, None, said, hint)
     try:
         check_run(record, weights, verdicts)
     except StageDiffers as differs:

@@ -35,6 +35,9 @@ def run(options: RunOptions, progress: Progress) -> Outcome:
     if is_real(geometry) and options.processes:
         raise UserError(f"`{geometry.name}` runs in one process: eight would need eight times its weights' memory",
                         "choose --geometry nano or nano-deep, or leave out --processes")
+    if is_real(geometry) and options.device != "emulator":
+        raise UserError(f"`{geometry.name}` runs in the emulator only: no device but it can leave out experts",
+                        "choose --geometry nano or nano-deep, or leave out --device")
     if is_real(geometry):
         outcome = run_layers(options, geometry, name, code_object, progress)
     elif options.processes:

@@ -13,7 +13,8 @@ def show(outcome: Outcome, console: Console) -> None:
     """Prints the run, its stages, and what was wrong."""
     report = as_json(outcome)
     console.print(_summary(outcome, report))
-    console.print(_stages(report))
+    if report["stages"]:
+        console.print(_stages(report))
     if outcome.failure is not None:
         _show_failure(outcome, console)
     for race in outcome.races:
@@ -37,7 +38,8 @@ def _summary(outcome: Outcome, report: dict) -> Table:
         ("sha256", obj["sha256"]),
         ("emulated", f"{report['wave_instructions']:,} wave instructions, "
                      f"{report['wave_instructions_per_second'] / 1e6:.2f} million a second outside polls, "
-                     f"{report['timing']['matrix_instructions_per_second'] / 1e6:.2f} million matrix instructions"),
+                     f"{report['timing']['matrix_instructions_per_second'] / 1e6:.2f} million matrix instructions"
+         if outcome.statistics else "not counted, and no stage compared: this device keeps no exchanges"),
         ("time", f"{report['seconds']:.1f} s in all, {report['timing']['emulator_seconds']:.1f} s emulator, "
                  f"{report['timing']['check_seconds']:.1f} s checks"),
         ("peak memory", f"{report['peak_memory_bytes'] / 2**30:.2f} GiB"),

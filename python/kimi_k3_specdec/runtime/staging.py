@@ -24,7 +24,8 @@ class Registered:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
             self._storages[storage.data_ptr()] = storage
-            self._engine.register(self._rank, storage.data_ptr(), storage.nbytes(), f"rank {self._rank}'s {name}")
+            self._engine.register(self._rank, storage.data_ptr(), storage.nbytes(), f"rank {self._rank}'s {name}",
+                                  owner=storage)
 
     def clear(self) -> None:
         """The memory is its owners' again."""

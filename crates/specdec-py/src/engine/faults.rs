@@ -18,12 +18,12 @@ fn mnemonic(name: &str) -> PyResult<Op> {
 impl PyEngine {
     /// Makes the `occurrence`-th execution of `op` on `rank` do nothing. Returns the fault's number.
     fn skip_instruction(&self, rank: u8, op: &str, occurrence: u64) -> PyResult<usize> {
-        Ok(self.inject(Fault::SkipInstruction { rank: Rank(rank), op: mnemonic(op)?, occurrence }))
+        self.inject(Fault::SkipInstruction { rank: Rank(rank), op: mnemonic(op)?, occurrence })
     }
 
     /// Lets the wave that comes to the `occurrence`-th execution of `op` on `rank` stand still for `ticks` of 10 ns.
     fn stall(&self, rank: u8, op: &str, occurrence: u64, ticks: u64) -> PyResult<usize> {
-        Ok(self.inject(Fault::Stall { rank: Rank(rank), op: mnemonic(op)?, occurrence, ticks }))
+        self.inject(Fault::Stall { rank: Rank(rank), op: mnemonic(op)?, occurrence, ticks })
     }
 
     /// Flips `xor` in the `occurrence`-th store that `rank` makes into `region` of `owner`. Returns the fault's number.
@@ -42,23 +42,23 @@ impl PyEngine {
     }
 
     /// Loses the `occurrence`-th copy that the host queues on `rank`: the device sees what was there before.
-    fn lose_copy(&self, rank: u8, occurrence: u64) -> usize {
+    fn lose_copy(&self, rank: u8, occurrence: u64) -> PyResult<usize> {
         self.inject(Fault::LoseCopy { rank: Rank(rank), occurrence })
     }
 
     /// Whether an injected fault has happened.
-    fn fault_fired(&self, fault: usize) -> bool {
-        self.lock().device.has_fired(fault)
+    fn fault_fired(&self, fault: usize) -> PyResult<bool> {
+        self.on_emulator("a fault", |engine| Ok(engine.device.has_fired(fault)))
     }
 }
 
 impl PyEngine {
-    fn inject(&self, fault: Fault) -> usize {
-        self.lock().device.inject(fault)
+    fn inject(&self, fault: Fault) -> PyResult<usize> {
+        self.on_emulator("a fault", |engine| Ok(engine.device.inject(fault)))
     }
 
     fn store_fault(&self, rank: u8, name: &str, owner: u8, occurrence: u64, what: StoreFault) -> PyResult<usize> {
         let place = StorePlace { region: (Rank(owner), region(name)? as u32), rank: Rank(rank), occurrence };
-        Ok(self.inject(Fault::Store(place, what)))
+        self.inject(Fault::Store(place, what))
     }
 }

@@ -9,6 +9,7 @@ use specdec_core::tag::{Epoch, Tag};
 use specdec_emu::exchange_tap;
 use specdec_emu::machine::Emulator;
 
+use super::ranks::{on_device, on_engine, Linked, Ranks};
 use super::PyEngine;
 use crate::statistics::counters;
 use crate::{counts, error, races};
@@ -25,15 +26,17 @@ pub fn region(name: &str) -> PyResult<Region> {
 impl PyEngine {
     /// Addresses of a rank's own buffers: `scratch`, `peer`, `health`, `abort`.
     fn addresses<'py>(&self, py: Python<'py>, rank: u8) -> PyResult<Bound<'py, PyDict>> {
-        let (engine, rank, out) = (self.lock(), Rank(rank), PyDict::new(py));
-        for (name, address) in [
-            ("scratch", engine.scratch(rank)),
-            ("peer", engine.peer_buffer(rank)),
-            ("health", engine.health(rank)),
-            ("abort", engine.abort_word(rank)),
-        ] {
-            out.set_item(name, address.map_err(error::engine)?.0)?;
-        }
+        let (rank, out) = (Rank(rank), PyDict::new(py));
+        on_engine!(self, engine => {
+            for (name, address) in [
+                ("scratch", engine.scratch(rank)),
+                ("peer", engine.peer_buffer(rank)),
+                ("health", engine.health(rank)),
+                ("abort", engine.abort_word(rank)),
+            ] {
+                out.set_item(name, address.map_err(error::engine)?.0)?;
+            }
+        });
         Ok(out)
     }
 
@@ -49,38 +52,43 @@ impl PyEngine {
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
         let region = self::region(region)?;
         let tag = Tag::new(Epoch(epoch), Layer(layer));
-        let image = self.lock().device.take_tap(Rank(rank), region as u32, tag.0);
+        let image =
+            self.on_emulator("the tap", |engine| Ok(engine.device.take_tap(Rank(rank), region as u32, tag.0)))?;
         Ok(image.map(|image| (PyBytes::new(py, &image.bytes), PyBytes::new(py, &image.written))))
     }
 
     /// Forgets what the tap holds.
-    fn clear_tap(&self) {
-        exchange_tap::clear(&mut self.lock());
+    fn clear_tap(&self) -> PyResult<()> {
+        self.on_emulator("the tap", |engine| {
+            exchange_tap::clear(engine);
+            Ok(())
+        })
     }
 
     /// A layer's witness block of the last launch that held it, or None.
     fn witness<'py>(&self, py: Python<'py>, rank: u8, layer: u8) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let block = self.lock().witness(Rank(rank), Layer(layer)).map_err(error::engine)?;
+        let block = on_engine!(self, engine => engine.witness(Rank(rank), Layer(layer)).map_err(error::engine))?;
         Ok(block.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// Every race found so far, one for each pair of source places; empty unless `check` is `races`.
     fn races<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        races::as_list(py, &self.lock().device.races())
+        self.on_emulator("the race check", |engine| races::as_list(py, &engine.device.races()))
     }
 
     /// What every workgroup did by stage since the engine was made, with `count_stages`: counter -> u64 `[ranks, bins,
     /// workgroups]` in the host's byte order; bins are the stages, what is between them, and the clearing of old rows.
     fn stage_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        counts::by_stage(py, &self.lock())
+        self.on_emulator("a count by stage", |engine| counts::by_stage(py, engine))
     }
 
     /// What the emulator counted since the engine was made.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let engine = self.lock();
-        let out = counters(py, engine.device.statistics())?;
-        out.set_item("loads_in_flight", loads_in_flight(py, &engine)?)?;
-        Ok(out)
+        self.on_emulator("the count of what runs", |engine| {
+            let out = counters(py, engine.device.statistics())?;
+            out.set_item("loads_in_flight", loads_in_flight(py, engine)?)?;
+            Ok(out)
+        })
     }
 }
 
