@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from kimi_k3_specdec import _native  # noqa: E402
 from kimi_k3_specdec.runtime import WHOLE, DecodeConfig, stop  # noqa: E402
 from kimi_k3_specdec.runtime.decode import SpecializedDecode  # noqa: E402
+from kimi_k3_specdec.runtime.host import FinalSettings  # noqa: E402
 from runtime import loaded  # noqa: E402
 
 RANKS, NUM_LAYERS, HIDDEN, PROJECTION, NUM_BLOCKS = 8, 93, 7168, 1536, 8
@@ -42,9 +43,9 @@ BAR = 5.0
 class Gathering(stop.Gathering):
     """What other ranks would have said: this rank's words under their numbers. No network is measured."""
 
-    def wait(self) -> list[list[int]]:
+    def wait(self, seconds: float | None = None) -> list[list[int]]:
         """By rank."""
-        books = super().wait()
+        books = super().wait(seconds)
         for rank, words in enumerate(books):
             words[0] = rank
         return books
@@ -97,6 +98,10 @@ class Bench:
     def state_groups(self) -> dict[str, int]:
         """Each KDA layer's."""
         return self._groups
+
+    def final_settings(self) -> FinalSettings:
+        """As they were."""
+        return FinalSettings()
 
     def outputs_read(self) -> list[int]:
         """No drafter reads hidden states."""

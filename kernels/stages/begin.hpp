@@ -31,13 +31,14 @@ SPECDEC_DEVICE Context begin(uint32_t layer) {
   context.peer_half = epoch % 2 * G::kPeerHalfBytes;
   if (context.thread == 0) {
     workgroup_failed = failed;
-    if (context.cta == 0 && arch::exchange_system(context.header(kBusy), 1) != 0) {
+    const bool busy = context.cta == 0 && arch::exchange_system(context.header(kBusy), 1) != 0;
+    if (busy) {
       // Two launches share the CUs now, so each may wait for workgroups that never start: the other must stop too.
       give_up(context, Stage::AttentionDots, abi::FailureReason::Busy, {true, 0, 1, context.rank}, 0);
       arch::store_system(args.abort, 1);
-    }
-    if (step != epoch)
+    } else if (failed == 0 && step != epoch) {
       give_up(context, Stage::AttentionDots, abi::FailureReason::StaleMetadata, {true, 0, step, context.rank}, epoch);
+    }
   }
   context.barrier();
   return context;

@@ -49,7 +49,7 @@ SPECDEC_DEVICE StateSlots state_slots(Context& context, Descriptor& layer, uint3
   }
   if (!valid) {
     slots.conv = slots.start = 0;
-    if (context.thread == 0)
+    if (context.thread == 0 && context.failed == 0)
       give_up(context, Stage::Kda, abi::FailureReason::Metadata, {true, request, uint32_t(bad), context.rank},
               uint32_t(limit));
     context.failed = 1;

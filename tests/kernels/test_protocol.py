@@ -188,3 +188,27 @@ def test_epochs_wrap(start):
                 mine.copy_(other)
         assert_same(world.run().by_row(3), fresh.run().by_row(3))
     assert world.engine.epoch(0) == (start + 4) % 2**32
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_step_that_is_given_up_leaves_no_tag_behind(runs):
+    """Its number is used up; the next step runs as the twin's that never began it."""
+    world, twin = World(SHAPE, LAYERS), World(SHAPE, LAYERS)
+    begun = World(SHAPE, LAYERS)
+    for run in [(1, 1), (2, 2)][:runs]:
+        begun.launch(run, last_of_step=False)
+        begun.engine.synchronize()
+    # The same memory as the twin's again, but for what the exchanges hold.
+    for name in ("prefix", "delta", "bank"):
+        for rank in range(2):
+            getattr(begun, name)[rank].copy_(getattr(world, name)[rank])
+    for layer, ranks in begun.states.items():
+        for rank, own in enumerate(ranks):
+            own.pages.copy_(world.states[layer][rank].pages)
+    assert [begun.engine.close_step(rank) for rank in range(2)] == [1, 1]
+    begun.run((1, 2))
+    twin.run((1, 2))
+    assert_same(begun.memory(), twin.memory())
+    assert [begun.engine.epoch(rank) for rank in range(2)] == [2, 2]
+    with pytest.raises(Refused, match="has no step open"):
+        begun.engine.close_step(0)

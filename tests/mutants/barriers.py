@@ -202,15 +202,12 @@ MUTANTS = (
     ),
     Mutant(
         "start_without_barrier",
-        "waves read the failure word before it is cleared",
+        "waves read the failure word before it is there",
         (
             Edit(
-                "layers.hip",
-                "    if (context.thread == 0) workgroup_failed = 0;\n"
-                "  }\n"
-                "  context.barrier();",
-                "    if (context.thread == 0) workgroup_failed = 0;\n"
-                "  }",
+                "stages/begin.hpp",
+                "  context.barrier();\n  return context;",
+                "  context.failed = arch::uniform(workgroup_failed);\n  return context;",
             ),
         ),
     ),

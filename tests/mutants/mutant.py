@@ -43,13 +43,17 @@ class Mutant:
     is_race: bool = False
     """Whether the race check must find it, be the result right or not."""
 
+    def copy(self, kernels: Path) -> None:
+        """The kernels with the mistake, as a new folder; fails if they have no longer what it changes."""
+        shutil.copytree(KERNELS, kernels, ignore=shutil.ignore_patterns("__pycache__"))
+        for edit in self.edits:
+            edit.apply(kernels)
+
     def build(self, cache: Path) -> bytes:
         """The code object of these kernels with the mistake; `cache` keeps those of earlier runs by content."""
         with tempfile.TemporaryDirectory(prefix="specdec-mutant-") as folder:
             kernels = Path(folder) / "kernels"
-            shutil.copytree(KERNELS, kernels, ignore=shutil.ignore_patterns("__pycache__"))
-            for edit in self.edits:
-                edit.apply(kernels)
+            self.copy(kernels)
             kept = cache / f"{_digest(kernels)}.co"
             if not kept.is_file():
                 _compile(kernels, Path(folder) / "out")

@@ -43,6 +43,12 @@ def check(name: str, prepared: Prepared, cache: Path, record_property) -> None:
         assert "races" in finds[-1].by, f"{name}: found by {finds[-1]} only"
 
 
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_the_kernels_still_have_what_a_mutant_changes(name, tmp_path):
+    """The others are built by the slow tests only."""
+    MUTANTS[name].copy(tmp_path / "kernels")
+
+
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_a_mutant_is_found(name, prepared, cache, record_property):
     """The race check finds it although every value is right."""

@@ -255,11 +255,11 @@ MUTANTS = (
         "the epoch advances while other waves may not have read it",
         (
             Edit(
-                "layers.hip",
-                "    context.failed = 0;\n",
-                "    context.failed = 0;\n"
-                "    if (context.cta == 0 && context.thread == 0 && (args.flags & abi::LAST_OF_STEP))\n"
-                "      arch::store_system(args.epoch, epoch + 1);\n",
+                "stages/begin.hpp",
+                "  context.peer_half = epoch % 2 * G::kPeerHalfBytes;\n",
+                "  context.peer_half = epoch % 2 * G::kPeerHalfBytes;\n"
+                "  if (context.cta == 0 && context.thread == 0 && (args.flags & abi::LAST_OF_STEP))\n"
+                "    arch::store_system(context.header(kEpoch), epoch + 1);\n",
             ),
             Edit(
                 "stages/output.hpp",

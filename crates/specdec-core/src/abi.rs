@@ -245,7 +245,7 @@ pub struct LaunchArgs {
     pub scratch: u64,
     /// Every rank's peer buffer as this rank reaches it, past the head.
     pub peers: [u64; MAX_RANKS as usize],
-    /// `HealthHeader`, and a `FailureRecord` per workgroup behind it.
+    /// `HealthHeader`, and a `FailureRecord` per wave behind it.
     pub health: u64,
     /// u32: a host's request to give up at once; a launch that must not run sets it too.
     pub abort: u64,
@@ -303,7 +303,7 @@ pub enum FailureReason {
     Corrupt = 7,
 }
 
-/// The first failure of one workgroup.
+/// The failure of one wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct FailureRecord {
@@ -315,9 +315,9 @@ pub struct FailureRecord {
     pub layer: u32,
     /// Byte offset of the pair or flag inside its buffer (scratch or peer); the request for `Metadata`.
     pub offset: u32,
-    /// Tag wanted; the bad value for `Metadata`.
+    /// Tag wanted; the step for `StaleMetadata`, the number of slots for `Metadata`.
     pub wanted: u32,
-    /// Tag seen.
+    /// Tag seen; the metadata's step for `StaleMetadata`, the bad value for `Metadata`.
     pub seen: u32,
     /// Rank that should have stored it.
     pub source: u32,

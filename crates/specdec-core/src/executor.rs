@@ -259,6 +259,8 @@ impl Executor {
     pub fn close_step<D: Device>(&mut self, engine: &mut Engine<D>) -> Result<Epoch, ExecutorError<D::Error>> {
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
         let epoch = ledger.close_abandoned()?;
+        // Planned, and perhaps nothing of it launched: its number is used up all the same.
+        engine.open_step(self.rank)?;
         engine.close_step(self.rank)?;
         self.open = None;
         Ok(epoch)
@@ -308,6 +310,14 @@ impl Executor {
             self.stop();
         }
         folded
+    }
+
+    /// Whether this rank's own books do not add up, or its device has failed.
+    pub const fn has_failed(&self) -> bool {
+        match &self.books {
+            Books::Bound(ledger) => ledger.error().is_some(),
+            Books::Built(_) => false,
+        }
     }
 
     /// Accepts nothing any more.

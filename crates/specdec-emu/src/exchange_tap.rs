@@ -1,7 +1,8 @@
 //! Taps every exchange of an engine, so that each stage of each layer can be checked after a step.
 
-use specdec_core::abi::{LayerDescriptor, PEER_HEAD_BYTES};
+use specdec_core::abi::LayerDescriptor;
 use specdec_core::engine::{Engine, EngineError};
+use specdec_core::ids::Rank;
 use specdec_core::layout::Region;
 
 use crate::machine::{Emulator, EmulatorError, TapForm, TapRegion};
@@ -16,7 +17,6 @@ pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorEr
         let descriptors = engine.descriptors(rank)?.0;
         engine.device.watch_rows(descriptors, size_of::<LayerDescriptor>() as u64, num_layers);
         let scratch = engine.scratch(rank)?.0;
-        let peer = engine.peer_buffer(rank)?.0 + u64::from(PEER_HEAD_BYTES);
         for place in &layout.places {
             let (id, name) = (place.region as u32, place.region.name().to_owned());
             let span = |base: u64| base + place.data..base + place.data + place.data_bytes;
@@ -32,15 +32,27 @@ pub fn watch(engine: &mut Engine<Emulator>) -> Result<(), EngineError<EmulatorEr
                     });
                 }
                 None => {
-                    for half in [peer, peer + layout.peer_half_bytes] {
-                        let name = name.clone();
-                        engine.device.watch(TapRegion { rank, id, name, data: span(half), form: TapForm::Pairs });
+                    for (owner, peer) in peers(engine, rank)? {
+                        for half in [peer, peer + layout.peer_half_bytes] {
+                            let (name, data) = (name.clone(), span(half));
+                            engine.device.watch(TapRegion { rank: owner, id, name, data, form: TapForm::Pairs });
+                        }
                     }
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Where a rank reaches its own pairs, and those of the ranks of other processes.
+fn peers(engine: &Engine<Emulator>, rank: Rank) -> Result<Vec<(Rank, u64)>, EngineError<EmulatorError>> {
+    let owners = (0..engine.shard().ranks as u8).map(Rank);
+    let is_elsewhere = |owner: &Rank| engine.members().all(|member| member != *owner);
+    owners
+        .filter(|owner| *owner == rank || is_elsewhere(owner))
+        .map(|owner| Ok((owner, engine.peer(rank, owner)?.0)))
+        .collect()
 }
 
 /// Forgets what was recorded; goes on watching.

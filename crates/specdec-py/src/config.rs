@@ -26,7 +26,8 @@ pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("K3_SHAPES", PyTuple::new(py, target.shapes().0)?)?;
     module.add("MAX_SEQS", PyTuple::new(py, config::MAX_SEQS)?)?;
     module.add("FP8_KV", PyTuple::new(py, config::FP8_KV)?)?;
-    module.add("M1C_QLENS", PyTuple::new(py, config::M1C_QLENS)?)
+    module.add("M1C_QLENS", PyTuple::new(py, config::M1C_QLENS)?)?;
+    module.add("PIECEWISE_ONLY", config::PIECEWISE_ONLY)
 }
 
 fn parsed<T: DeserializeOwned + Serialize>(text: &str) -> PyResult<Parsed<T>> {

@@ -279,6 +279,11 @@ impl PyExecutor {
         Ok(state.verdict.is_none())
     }
 
+    /// Whether this rank's own books do not add up, or its device has failed.
+    fn has_failed(&self) -> bool {
+        self.state().executor.has_failed()
+    }
+
     /// Accepts nothing any more.
     fn stop(&self) {
         self.state().executor.stop();

@@ -2,7 +2,7 @@
 #pragma once
 #include "specdec/types.hpp"
 
-#define SPECDEC_ABI_HASH 0xa86ccb037881f985
+#define SPECDEC_ABI_HASH 0xb80ee425ef7a5e69
 
 namespace specdec {
 namespace abi {

@@ -96,26 +96,26 @@ struct Probe {
   uint32_t source;  // rank that owes it
 };
 
+// One lane of a wave calls this, once: a record per wave. Waits that began together end in any order; the one of the
+// earliest stage names the cause.
 SPECDEC_DEVICE void give_up(Context& context, Stage stage, abi::FailureReason reason, const Probe& probe,
                             uint32_t wanted) {
-  // The first failure of a workgroup is the one to report; the others follow from it.
-  if (workgroup_failed == 0) {
-    auto& args = context.args();
-    const uint64_t record = args.health + abi::HEALTH_HEADER_BYTES + context.cta * sizeof(abi::FailureRecord);
-    const uint32_t words[8] = {uint32_t(reason), uint32_t(stage), context.layer, probe.offset,
-                               wanted,           probe.seen,      probe.source,  uint32_t(arch::clock())};
-    for (int i = 7; i >= 0; --i) arch::store_system(record + 4 * i, words[i]);
-    // Every rank is told in which step and layer this one gave up: whichever hands out tokens knows.
+  auto& args = context.args();
+  const uint32_t index = context.cta * abi::WAVES + context.wave;
+  const uint64_t record = args.health + abi::HEALTH_HEADER_BYTES + index * sizeof(abi::FailureRecord);
+  const uint32_t words[8] = {uint32_t(reason), uint32_t(stage), context.layer, probe.offset,
+                             wanted,           probe.seen,      probe.source,  uint32_t(arch::clock())};
+  for (int i = 7; i >= 0; --i) arch::store_system(record + 4 * i, words[i]);
+  // Every rank is told in which step and layer this one gave up: whichever hands out tokens knows.
 #pragma clang loop unroll(disable)
-    for (uint32_t to = 0; to < abi::MAX_RANKS; ++to) {
-      const uint64_t peer = args.peers[to];
-      if (peer != 0) arch::store_system(peer - abi::PEER_HEAD_BYTES + 4 * context.rank, context.tag());
-    }
-    // Nothing that this rank stores after FAILED may overtake its alarms.
-    arch::wait_memory();
-    arch::store_system(context.header(kFailed), 1);
-    workgroup_failed = 1;
+  for (uint32_t to = 0; to < abi::MAX_RANKS; ++to) {
+    const uint64_t peer = args.peers[to];
+    if (peer != 0) arch::store_system(peer - abi::PEER_HEAD_BYTES + 4 * context.rank, context.tag());
   }
+  // Nothing that this rank stores after FAILED may overtake its alarms.
+  arch::wait_memory();
+  arch::store_system(context.header(kFailed), 1);
+  workgroup_failed = 1;
 }
 
 // Polls until no lane's probe is pending; gives up on poison, on the host's word or when the time is over. Only waves

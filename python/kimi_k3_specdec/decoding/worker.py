@@ -27,6 +27,7 @@ from ..reference.model import Model
 from ..reference.state import Stream, VerifyStep
 from ..runtime import DecodeConfig
 from ..runtime.decode import SpecializedDecode
+from ..runtime.host import FinalSettings
 from ..runtime.stop import EngineStopped
 from .backbone import backbone, layer_name
 from .digest import rank_states_digest
@@ -137,6 +138,10 @@ class RankSession(Session):
     def state_groups(self) -> dict[str, int]:
         """As the slots are drawn."""
         return {layer_name(layer): group_of(layer) for layer in self.model.geometry.kda_layers}
+
+    def final_settings(self) -> FinalSettings:
+        """Nothing changes."""
+        return FinalSettings()
 
     def outputs_read(self) -> list[int]:
         """No drafter reads hidden states."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,18 @@ from torch import Tensor
 
 from .. import _native
 from . import WHOLE, DecodeConfig, layers
-from .guards import CACHES, GEOMETRY, WEIGHTS, agree, bind, cache_reasons, check_model, state_group, weight_reasons
+from .guards import (
+    CACHES,
+    GEOMETRY,
+    WEIGHTS,
+    agree,
+    attempt,
+    bind,
+    cache_reasons,
+    check_model,
+    state_group,
+    weight_reasons,
+)
 from .host import Host
 from .runner import TIMEOUT_SECONDS, Runner, RunnerOptions
 from .staging import MetadataStaging, Registered, Staging
@@ -101,14 +113,14 @@ class SpecializedDecode:
     def __init__(self, backbone: Any, config: DecodeConfig, host: Host, *, device: str = "emulator",
                  geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0,
                  tap: bool = False) -> None:
-        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap` (whether
-        stores into exchange regions are kept, and can be faulty) are the emulator's.
+        """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap`, whether
+        stores into exchange regions are kept and can be faulty, are the emulator's.
 
         Raises ValueError (weights that the kernels cannot read) or RuntimeError (memory, peers) on every rank.
         """
         self.backbone, self.config, self.host = backbone, config, host
         self._geometry = {"geometry": geometry, "ranks": host.ranks}
-        agree(weight_reasons(backbone, **self._geometry), host.group, WEIGHTS)
+        agree(attempt(lambda: weight_reasons(backbone, **self._geometry)), host.group, WEIGHTS)
         self._checked = check_model(backbone, host.rank, **self._geometry)
         self.kinds = layers.own_kinds(backbone)
         self._names = layers.kda_names(backbone)
@@ -124,7 +136,10 @@ class SpecializedDecode:
         self._groups: dict[int, str] = {}
         self._told: dict[int, tuple[Any, tuple[int, int, int]]] = {}
         self._kv: Any = None
-        self._kv_word = self._fixed_word = 0
+        self._kv_word = self._fixed_word = self._looked_at = 0
+        self._pointers = [[(tensor, tensor.data_ptr()) for tensor in self._tensors(layer).values()]
+                          for layer in self.kinds]
+        self._has_warned = False
         self._plan_anew()
         logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
                     "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
@@ -158,13 +173,19 @@ class SpecializedDecode:
                           _staged_launch_of(self, index, first, staging, needs_core=needs_core))
         return out
 
+    def _tensors(self, layer: int) -> dict[str, Tensor]:
+        """A served layer's weights by descriptor field."""
+        kind, found = self.kinds[layer], {}
+        for field, _, path, only_kda in _native.LAYER_TENSORS:
+            if kind == WHOLE or not only_kda:
+                found[field] = layers.find(self.backbone.layers[layer], path)
+        return found
+
     def _register_weights(self) -> None:
         """The emulator checks every access against what it was told of."""
-        for index, kind in self.kinds.items():
-            for field, _, path, only_kda in _native.LAYER_TENSORS:
-                tensor = None if only_kda and kind != WHOLE else layers.find(self.backbone.layers[index], path)
-                if tensor is not None:
-                    self._weights.add(tensor, f"{field} of layer {index}")
+        for layer in self.kinds:
+            for field, tensor in self._tensors(layer).items():
+                self._weights.add(tensor, f"{field} of layer {layer}")
 
     def _kv_key(self) -> Any:
         """What tells one binding of the caches from another: where the first KDA layer's states are."""
@@ -184,8 +205,9 @@ class SpecializedDecode:
         key = self._kv_key()
         if key is None:
             return
+        self._read_final_settings()
         caches, num_spec = layers.kda_caches(self.backbone), self.config.q - 1
-        agree(cache_reasons(caches, num_spec=num_spec, **self._geometry), self.host.group, CACHES)
+        agree(attempt(lambda: cache_reasons(caches, num_spec=num_spec, **self._geometry)), self.host.group, CACHES)
         groups = self.host.state_groups()
         # One layer of each group speaks for all of it.
         self._groups = {index: name for name, index in reversed(list(groups.items())) if name in caches}
@@ -200,6 +222,20 @@ class SpecializedDecode:
         self._kv_word, self._fixed_word = _native.fingerprint(list(key)), bound.fingerprint
         self.executor.bind(self._kv_word, self._fixed_word)
         self._kv = key
+
+    def _read_final_settings(self) -> None:
+        """What was read at the model's construction may have changed since."""
+        final = self.host.final_settings()
+        self.config = replace(self.config, interleave=final.interleave)
+        if final.decode_graphs == "PIECEWISE" and not self._has_warned:
+            self._has_warned = True
+            logger.warning(_native.PIECEWISE_ONLY)
+
+    def _fixed_now(self) -> int:
+        """The fingerprint of the weights, or another number if one has moved; one layer a step is looked at."""
+        layer = self._looked_at = (self._looked_at + 1) % len(self._pointers)
+        has_moved = any(tensor.data_ptr() != address for tensor, address in self._pointers[layer])
+        return ~self._fixed_word & (1 << 64) - 1 if has_moved else self._fixed_word
 
     def plan(self, positions: Tensor, intermediate_tensors: Any) -> Step | None:
         """This step's plan, or None to run vLLM's layers; the same on every rank. Raises RuntimeError if vLLM re-bound
@@ -219,7 +255,7 @@ class SpecializedDecode:
             self._bind_metadata(metadata, counts)
         runs = self.executor.plan(
             width, has_intermediate_tensors=intermediate_tensors is not None, has_context=context is not None,
-            graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_word,
+            graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_now(),
             is_capture=self.host.is_capturing())
         return None if runs is None else self._steps[width]
 

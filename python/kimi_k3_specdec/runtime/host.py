@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -15,6 +16,18 @@ class ForwardContext(Protocol):
     """vLLM's `CUDAGraphMode`, or anything with its `name`."""
     attn_metadata: Any
     """Metadata by layer name, where it is a dict."""
+
+
+@dataclass(frozen=True)
+class FinalSettings:
+    """Settings that are final once vLLM binds caches, and not before.
+
+    `interleave`: tokens of KV that a context-parallel rank holds in a row; `decode_graphs`: how decode steps are
+    captured, `NONE`, `PIECEWISE` or `FULL`, after vLLM has resolved it against what its backends support.
+    """
+
+    interleave: int = 1
+    decode_graphs: str = "FULL"
 
 
 class Host(Protocol):
@@ -42,6 +55,10 @@ class Host(Protocol):
         """Each KDA layer's cache group by the layer's name, numbered from 0: layers of one share their metadata (§3.2).
         Asked for at every bind of the caches.
         """
+        ...
+
+    def final_settings(self) -> FinalSettings:
+        """What vLLM may change between the model's construction and its caches (§10, §12). Asked for at every bind."""
         ...
 
     def outputs_read(self) -> Sequence[int]:

@@ -6,6 +6,7 @@ enters.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,6 +14,9 @@ import torch
 import torch.distributed
 
 Value = TypeVar("Value")
+
+POLL_SECONDS = 0.001
+"""Between two looks at a collective that may not end."""
 
 
 def tp_agree(ok: bool, group: torch.distributed.ProcessGroup | None) -> bool:
@@ -66,9 +70,14 @@ class Gathering:
             self._all = torch.empty(ranks * len(numbers), dtype=torch.int64)
             self._work = torch.distributed.all_gather_into_tensor(self._all, own, group=group, async_op=True)
 
-    def wait(self) -> list[list[int]]:
-        """By rank. Raises RuntimeError if a rank has gone."""
+    def wait(self, seconds: float | None = None) -> list[list[int]]:
+        """By rank. Raises RuntimeError if a rank has gone, TimeoutError if not all are here in so many seconds."""
         if self._work is not None:
+            deadline = None if seconds is None else time.monotonic() + seconds
+            while deadline is not None and not self._work.is_completed():
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not all ranks are here after {seconds:.1f} s")
+                time.sleep(POLL_SECONDS)
             self._work.wait()
         return self._all.view(-1, self._count).tolist()
 

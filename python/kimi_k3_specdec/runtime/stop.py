@@ -57,12 +57,17 @@ class FailStop:
         if self._vote is None:
             return
         try:
-            books = self._vote.wait()
-        except RuntimeError as lost:
-            # A rank's process has gone, and the connection with it; nothing collective works any more.
+            books = self._vote.wait(self._patience())
+        except (RuntimeError, TimeoutError) as lost:
+            # A rank has gone or hangs, and nothing collective works any more.
             raise self.stopped() from lost
         if not self._executor.verdict(books):
             raise self.stopped(self._told())
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for the other ranks' books: for ever while nothing is wrong here, as for any collective."""
+        is_wrong = self._executor.has_failed() or not self.tokens_may_leave() or self._runner.watcher.lost
+        return self._runner.options.timeout_seconds if is_wrong else None
 
     def _told(self) -> list[list[int]]:
         """The records of every rank: all of them came to the same verdict, so all are here."""

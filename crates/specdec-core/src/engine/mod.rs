@@ -124,6 +124,12 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.peer)
     }
 
+    /// First pair of `owner`'s peer buffer, as `rank` reaches it.
+    pub fn peer(&self, rank: Rank, owner: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
+        let peer = self.state(rank)?.peers.get(owner.0 as usize).copied().unwrap_or(0);
+        Some(DeviceAddress(peer)).filter(|peer| peer.0 != 0).ok_or_else(|| self.unknown(owner))
+    }
+
     /// First byte of a rank's health buffer, its header.
     pub fn health(&self, rank: Rank) -> Result<DeviceAddress, EngineError<D::Error>> {
         self.state(rank).map(|state| state.health)

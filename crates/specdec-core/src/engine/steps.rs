@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use super::{Engine, EngineError};
-use crate::abi::{HealthHeader, HEALTH_HEADER_BYTES, MAX_RANKS};
+use crate::abi::{HealthHeader, HEALTH_HEADER_BYTES, MAX_RANKS, PEER_HEAD_BYTES};
 use crate::device::Device;
 use crate::ids::Rank;
 use crate::replay::MAX_IN_FLIGHT;
@@ -66,8 +66,9 @@ impl<D: Device> Engine<D> {
         self.state(rank).map(|state| state.next)
     }
 
-    /// Tells the device, behind whatever is queued, for which step the metadata is that the caller queued before.
-    pub(super) fn open_step(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
+    /// Tells the device, behind whatever is queued, for which step the metadata is that the caller queued before; the
+    /// step's first launch does so by itself.
+    pub fn open_step(&mut self, rank: Rank) -> Result<(), EngineError<D::Error>> {
         let state = self.state(rank)?;
         if state.is_step_open {
             return Ok(());
@@ -87,17 +88,25 @@ impl<D: Device> Engine<D> {
     }
 
     /// Gives up a step of which some runs were launched. Every rank must have launched the same ones, all of them must
-    /// have ended on every rank, and none may go on before all have closed: then no tag of it is waited for any more.
+    /// have ended on every rank, and none may go on before all have closed: then nobody waits for a tag of it any more,
+    /// and those that it left here are cleared, so that no number of abandoned steps can bring one round again.
     pub fn close_step(&mut self, rank: Rank) -> Result<Epoch, EngineError<D::Error>> {
         let state = self.state(rank)?;
         if !state.is_step_open {
             return Err(EngineError::NoOpenStep(rank));
         }
+        let (scratch, step) = (state.scratch, state.next);
         let word = state.health.offset(offset_of!(HealthHeader, epoch) as u64);
+        let half = u64::from(PEER_HEAD_BYTES) + u64::from(step.parity()) * self.layout.peer_half_bytes;
+        self.device.write(state.peer.offset(half), &vec![0; self.layout.peer_half_bytes as usize])?;
+        for place in &self.layout.places {
+            if let Some(flags) = place.flags {
+                self.device.write(scratch.offset(flags), &vec![0; 4 * place.num_flags as usize])?;
+            }
+        }
+        self.device.write(word, &step.next().0.to_le_bytes())?;
         self.end_step(rank)?;
-        let next = self.state(rank)?.next;
-        self.device.queue_write(rank, word, &next.0.to_le_bytes())?;
-        Ok(next)
+        Ok(step.next())
     }
 
     /// From now on launches on `rank` are recorded. Shapes must have been prepared; no step may be open.

@@ -70,6 +70,11 @@ impl Cells<'_> {
         }
     }
 
+    /// Slices of a row whose columns one wave sums over the ranks.
+    pub fn slices(&self, table: &TaskTable, exchange: Exchange) -> u32 {
+        self.per_rank(table, exchange) / SLICE_TILES
+    }
+
     /// The ranges of cells that an actor's read covers.
     pub fn read(&self, table: &TaskTable, exchange: Exchange, extent: Extent, actor: Actor) -> Vec<(u32, u32)> {
         let one = |cell: u32| vec![(cell, cell + 1)];
@@ -82,7 +87,7 @@ impl Cells<'_> {
                 vec![(row, row + self.shard.slices())]
             }
             Extent::Columns => {
-                let start = actor.task % (per_rank / SLICE_TILES) * SLICE_TILES;
+                let start = actor.task % self.slices(table, exchange) * SLICE_TILES;
                 let range = |source: u32| (source * per_rank + start, source * per_rank + start + SLICE_TILES);
                 (0..self.ranks.len() as u32).map(range).collect()
             }

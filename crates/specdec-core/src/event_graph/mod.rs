@@ -27,10 +27,12 @@ mod graph;
 mod hazard;
 mod stages;
 mod table;
+mod visits;
 
 pub use critical_path::{critical_path, hops_markdown, Hop};
 pub use graph::Site;
 pub use hazard::Hazard;
+pub use visits::{Touch, Visit};
 
 use build::Builder;
 use check::Checker;

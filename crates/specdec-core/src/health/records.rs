@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::size_of;
 
-use crate::abi::{FailureReason, FailureRecord, Stage, HEALTH_HEADER_BYTES, MAX_RANKS, NUM_STAGES};
+use crate::abi::{FailureReason, FailureRecord, Stage, HEALTH_HEADER_BYTES, MAX_RANKS, NUM_STAGES, WAVES};
 use crate::ids::{Cta, Rank};
 use crate::replay::RankSet;
 
@@ -129,9 +129,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Bytes of a rank's health buffer: the header, then a record per workgroup.
+/// Bytes of a rank's health buffer: the header, then a record per wave.
 pub fn bytes(grid: u32) -> u64 {
-    u64::from(HEALTH_HEADER_BYTES) + u64::from(grid) * size_of::<FailureRecord>() as u64
+    u64::from(HEALTH_HEADER_BYTES) + u64::from(grid * WAVES) * size_of::<FailureRecord>() as u64
 }
 
 /// What the workgroups of `rank` recorded in its health buffer; nothing unless the rank has failed.
@@ -143,8 +143,8 @@ fn recorded(rank: Rank, bytes: &[u8]) -> impl Iterator<Item = Failure> + '_ {
     let has_failed = bytes.iter().take(size_of::<u32>()).any(|byte| *byte != 0);
     let records = bytes.get(HEALTH_HEADER_BYTES as usize..).filter(|_| has_failed).unwrap_or_default();
     let records = records.chunks(size_of::<FailureRecord>()).enumerate();
-    records.filter_map(move |(cta, record)| {
-        Some(Failure { rank, cta: Cta(cta as u16), record: FailureRecord::from_bytes(record)? })
+    records.filter_map(move |(wave, record)| {
+        Some(Failure { rank, cta: Cta((wave / WAVES as usize) as u16), record: FailureRecord::from_bytes(record)? })
     })
 }
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn records_are_read_only_from_a_rank_that_failed() {
         let mut health = vec![0; bytes(3) as usize];
-        let at = HEALTH_HEADER_BYTES as usize + 32;
+        let at = HEALTH_HEADER_BYTES as usize + 32 * WAVES as usize + 64;
         health[at..at + 32].copy_from_slice(&record(FailureReason::Timeout, Stage::Up, 7).to_bytes());
         assert_eq!(failures(Rank(1), &health), []);
         health[0] = 1;
