@@ -86,7 +86,7 @@ class PeerBuffer:
     """Every rank's peer memory, mapped by every rank; `engine` can launch. Collective to make."""
 
     def __init__(self, unlinked: Any, rank: int, ranks: int, group: torch.distributed.ProcessGroup | None, *,
-                 has_world: bool) -> None:
+                 has_world: bool = True) -> None:
         """`unlinked`: this rank's memory and code (`_native.Unlinked`). `has_world`: emulators must share their time.
 
         Raises RuntimeError on every rank if one cannot export its memory or import another's.
