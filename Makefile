@@ -22,7 +22,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 unexport CONDA_PREFIX PYTHONPATH PYTHONHOME
 
-.PHONY: help demo test slow lint setup toolchain code-objects wheel clean
+.PHONY: help demo test test-vllm slow lint setup toolchain code-objects wheel clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,6 +36,9 @@ test: setup lint ## every check except the slow ones
 	@cargo test --workspace --quiet
 	@echo '==> pytest'
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+test-vllm: setup ## engines of the real vLLM with our kernels in the emulator, in an environment made for them (6.6 GB)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m vllm tests/vllm
 
 slow: setup ## the checks that take minutes: real shapes, many seeds and schedules
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)

@@ -1,0 +1,58 @@
+"""No token of a failed step leaves the output rank: what vLLM hands out waits for the alarm words of its step.
+
+vLLM copies a sampler's output to the host and resolves it before anything leaves the worker: of the sampling mask it
+calls `to_cpu_nonblocking` with the tokens' copy, and `tolists` once that copy is there, which is behind the last launch
+of the step. Ours stands in its place, holds the real one, and raises where a rank has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MayLeave = Callable[[], bool]
+
+
+class TokensHeldBackError(RuntimeError):
+    """A rank gave up in the step, so its tokens are nobody's."""
+
+    def __init__(self) -> None:
+        """One sentence; the ranks' own accounts follow from the stop."""
+        super().__init__("Kimi-K3 specialized decode: a rank gave up in this step; its tokens are held back "
+                         "(the workers' logs say which rank, and where)")
+
+
+class GuardedMask:
+    """In the place of a step's sampling mask, None included."""
+
+    def __init__(self, may_leave: MayLeave, mask: Any) -> None:
+        """`may_leave`: asked once the step is through; `mask`: vLLM's own."""
+        self._may_leave, self._mask = may_leave, mask
+
+    def to_cpu_nonblocking(self) -> GuardedMask:
+        """With the copy of the tokens."""
+        return GuardedMask(self._may_leave, None if self._mask is None else self._mask.to_cpu_nonblocking())
+
+    def tolists(self, num_sampled_tokens: Any = None) -> Any:
+        """vLLM's own answer. Raises TokensHeldBackError instead, before vLLM has handed out a token."""
+        if not self._may_leave():
+            raise TokensHeldBackError
+        return None if self._mask is None else self._mask.tolists(num_sampled_tokens)
+
+
+class GuardedSampler:
+    """A sampler, or a rejection sampler, of vLLM whose outputs are guarded; everything else is its own."""
+
+    def __init__(self, sampler: Any, may_leave: MayLeave) -> None:
+        """`sampler`: vLLM's."""
+        self._sampler, self._may_leave = sampler, may_leave
+
+    def __getattr__(self, name: str) -> Any:
+        """vLLM reads and sets up its sampler through attributes."""
+        return getattr(self._sampler, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's output, guarded."""
+        output = self._sampler(*args, **kwargs)
+        output.sampling_mask_tensors = GuardedMask(self._may_leave, output.sampling_mask_tensors)
+        return output

@@ -1,0 +1,87 @@
+"""The real vLLM decodes a nano Kimi-K3 with our kernels in the emulator: the tokens are those of its own decode."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import engine
+import pytest
+
+pytestmark = pytest.mark.vllm
+
+OURS = {"decode_backend": "latency_specialized", "decode_device": "emulator"}
+DRAFTS = 3
+TOKENS = 8
+SETTLE_SECONDS = 1.2
+"""The ranks write their counters every half second."""
+
+
+class Rig:
+    """A checkpoint, its prompts, and what vLLM alone makes of them."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` holds everything."""
+        self.folder = folder
+        self.case: dict[str, Any] = {"model": str(engine.checkpoint(folder / "nano")), "prompts": engine.prompts(),
+                                     "tokens": TOKENS}
+
+    def run(self, name: str, **changes: Any) -> engine.Outcome:
+        """One engine."""
+        return engine.run(self.folder / name, self.case | changes)
+
+    @cache
+    def stock(self, ranks: int) -> list[list[int]]:
+        """Tokens of vLLM's own decode, without drafts."""
+        return self.run(f"stock{ranks}", ranks=ranks, drafts=0).tokens
+
+    def known(self, ranks: int) -> dict[str, str]:
+        """The variable by which the drafter knows what comes next."""
+        sequences = [prompt + tokens for prompt, tokens in zip(self.case["prompts"], self.stock(ranks), strict=True)]
+        path = self.folder / f"known{ranks}.json"
+        path.write_text(json.dumps(sequences))
+        return {"KIMI_K3_ON_CPU_DRAFTS": str(path)}
+
+
+@pytest.fixture(scope="session")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """One checkpoint for all."""
+    return Rig(tmp_path_factory.mktemp("vllm"))
+
+
+@pytest.mark.parametrize(("ranks", "processes"), [(1, False), (2, False), (2, True)],
+                         ids=["one rank", "two ranks", "two ranks, engine core apart"])
+def test_specialized_decode_gives_the_same_tokens(rig: Rig, ranks: int, processes: bool) -> None:
+    """Drafts are accepted in part, every verify step is ours, and no token differs."""
+    ours = rig.run(f"ours{ranks}{processes}", ranks=ranks, processes=processes, additional_config=OURS,
+                   settle_seconds=SETTLE_SECONDS, variables=rig.known(ranks))
+    assert ours.tokens == rig.stock(ranks)
+    assert 0.3 < ours.acceptance() < DRAFTS - 0.3
+    # A step is vLLM's only while a prompt is in it; then the other request may verify beside it.
+    prompts = ours.metric("stock_steps_total")
+    assert 1 <= prompts <= len(rig.case["prompts"])
+    assert ours.drafted_requests() - (prompts - 1) <= ours.specialized_requests() <= ours.drafted_requests()
+    epochs = {value for key, value in ours.answer["metrics"].items() if key.startswith("kimi_k3_specdec_epoch[")}
+    assert len(epochs) == 1
+
+
+def test_stock_verify_steps_agree_too(rig: Rig) -> None:
+    """The same drafts without the switch: vLLM's own verification, and not a metric of ours."""
+    auto = rig.run("auto", variables=rig.known(1))
+    assert auto.tokens == rig.stock(1)
+    assert not [key for key in auto.answer["metrics"] if key.startswith("kimi_k3_specdec_")]
+
+
+@pytest.mark.parametrize("processes", [False, True], ids=["in process", "engine core apart"])
+def test_refusals_reach_the_user(rig: Rig, processes: bool) -> None:
+    """One ValueError with every reason, before any process is started."""
+    refused = rig.run(f"refused{processes}", processes=processes, ranks=2, additional_config=OURS,
+                      arguments={"max_num_seqs": 3, "mamba_ssm_cache_dtype": "bfloat16"},
+                      variables={"VLLM_ROCM_USE_AITER": "0"})
+    error = refused.answer["error"]
+    assert error["is_value_error"], error
+    for reason in ("AITER off", "max_num_seqs 3 at 3 speculative tokens", "KDA cache dtypes"):
+        assert reason in error["text"]
+    assert "Worker_TP" not in refused.log
