@@ -28,6 +28,7 @@ from ..reference.state import Stream, VerifyStep
 from ..runtime import DecodeConfig
 from ..runtime.decode import SpecializedDecode
 from ..runtime.host import FinalSettings
+from ..runtime.peer import barrier
 from ..runtime.stop import EngineStopped
 from .backbone import backbone, layer_name
 from .digest import rank_states_digest
@@ -108,6 +109,7 @@ class RankSession(Session):
         plan = SlotPlan.draw(run.requests, run.rows_per_request, prepared.longest, run.seed)
         super().__init__(run, Model(prepared.weights), own, plan, requests, None)  # type: ignore[arg-type]
         self.rank, self.ranks, self.group = options.rank, run.ranks, group
+        self.stock_group = None if group is None else dist.new_group(backend="gloo")
         self.worker, self._context, self._verify_step = options, _Context(), None
         self.states = {layer: states[options.rank] for layer, states in self.state.kda.items()}
         self.backbone = backbone(prepared.weights[options.rank], self.states)
@@ -169,6 +171,9 @@ class RankSession(Session):
         self._verify_step, self._context.attn_metadata = verify, self.metadata()
         positions = torch.arange(stream.prefix.shape[0])
         planned = self.decode.plan(positions, None)
+        if planned is None:
+            # vLLM's own layers begin with an all-reduce, in which a rank waits for all others.
+            barrier(self.stock_group)
         for layer in range(self.model.geometry.num_layers):
             stand_in = None if planned is None else planned.layer(layer)
             if stand_in is None:
