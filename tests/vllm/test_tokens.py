@@ -2,54 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import engine
 import pytest
+from rig import DRAFTS, OURS, SETTLE_SECONDS, Rig
 
 pytestmark = pytest.mark.vllm
-
-OURS = {"decode_backend": "latency_specialized", "decode_device": "emulator"}
-DRAFTS = 3
-TOKENS = 8
-SETTLE_SECONDS = 1.2
-"""The ranks write their counters every half second."""
-
-
-class Rig:
-    """A checkpoint, its prompts, and what vLLM alone makes of them."""
-
-    def __init__(self, folder: Path) -> None:
-        """`folder` holds everything."""
-        self.folder = folder
-        self.case: dict[str, Any] = {"model": str(engine.checkpoint(folder / "nano")), "prompts": engine.prompts(),
-                                     "tokens": TOKENS}
-
-    def run(self, name: str, **changes: Any) -> engine.Outcome:
-        """One engine."""
-        return engine.run(self.folder / name, self.case | changes)
-
-    @cache
-    def stock(self, ranks: int) -> list[list[int]]:
-        """Tokens of vLLM's own decode, without drafts."""
-        return self.run(f"stock{ranks}", ranks=ranks, drafts=0).tokens
-
-    def known(self, ranks: int) -> dict[str, str]:
-        """The variable by which the drafter knows what comes next."""
-        sequences = [prompt + tokens for prompt, tokens in zip(self.case["prompts"], self.stock(ranks), strict=True)]
-        path = self.folder / f"known{ranks}.json"
-        path.write_text(json.dumps(sequences))
-        return {"KIMI_K3_ON_CPU_DRAFTS": str(path)}
-
-
-@pytest.fixture(scope="session")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """One checkpoint for all."""
-    return Rig(tmp_path_factory.mktemp("vllm"))
-
 
 @pytest.mark.parametrize(("ranks", "processes"), [(1, False), (2, False), (2, True)],
                          ids=["one rank", "two ranks", "two ranks, engine core apart"])
