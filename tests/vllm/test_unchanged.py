@@ -15,9 +15,10 @@ from rig import OURS, Rig
 pytestmark = pytest.mark.vllm
 
 MASKS = (
-    (r"\d\d-\d\d \d\d:\d\d:\d\d", "TIME"), (r"pid=\d+", "pid"), (r"\d+\.\d+ (s|seconds|GiB|it/s)", "SIZE"),
-    (r"[\d.]+it/s", "RATE"), (r"\d\d:\d\d", "MINUTES"), (r"0x[0-9a-f]+", "ADDRESS"), (r"(with|without)-plugin", "FOLDER"),
-    (r"\d+\.\d+", "NUMBER"), (r"tcp://\S+", "ADDRESS"),
+    (r"\d\d-\d\d \d\d:\d\d:\d\d", "TIME"), (r"W\d+ [\d:.]+ \d+", "TIME"), (r"pid=\d+", "pid"),
+    (r"\b[0-9a-f]{32}\b", "ID"), (r"instance_id='\d+'", "ID"),
+    (r"vllm_dist_\w+", "ID"), (r"-?[\d.]+ ?(s|seconds|GiB|it/s)\b", "SIZE"), (r"\d\d:\d\d", "MINUTES"),
+    (r"0x[0-9a-f]+", "ADDRESS"), (r"tcp://\S+", "ADDRESS"), (r"(with|without)-plugin", "FOLDER"),
 )
 """What differs between two starts of the same engine."""
 
