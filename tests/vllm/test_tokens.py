@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from rig import DRAFTS, OURS, SETTLE_SECONDS, Rig
+import torch
+from rig import DRAFTS, OURS, SETTLE_SECONDS, TOKENS, Rig
+
+from kimi_k3_specdec.decoding.oracle import continue_prompts
+from kimi_k3_specdec.reference import checkpoint
+from kimi_k3_specdec.reference.geometry import NANO
+from kimi_k3_specdec.reference.model import Model
 
 pytestmark = pytest.mark.vllm
 
@@ -21,6 +29,14 @@ def test_specialized_decode_gives_the_same_tokens(rig: Rig, ranks: int, processe
     assert ours.drafted_requests() - (prompts - 1) <= ours.specialized_requests() <= ours.drafted_requests()
     epochs = {value for key, value in ours.answer["metrics"].items() if key.startswith("kimi_k3_specdec_epoch[")}
     assert len(epochs) == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_vllm_and_the_reference_agree(rig: Rig, ranks: int) -> None:
+    """Two models of the same checkpoint, without a line in common: neither the stand-ins nor the prompts are wrong."""
+    weights = checkpoint.load(Path(rig.case["model"]), NANO, ranks)
+    truths = continue_prompts(Model(weights), [torch.tensor(prompt) for prompt in rig.case["prompts"]], TOKENS)
+    assert [truth.tokens.tolist() for truth in truths] == rig.stock(ranks)
 
 
 def test_stock_verify_steps_agree_too(rig: Rig) -> None:
