@@ -32,6 +32,20 @@ def generate(llm: Any, case: dict[str, Any]) -> list[list[int]]:
     return [list(output.outputs[0].token_ids) for output in llm.generate(prompts, sampling, use_tqdm=False)]
 
 
+def stream(llm: Any, case: dict[str, Any], out: dict[str, Any]) -> None:
+    """The same, token by token: `seen` has what left the engine before it ended, by prompt."""
+    from vllm import SamplingParams
+
+    engine = llm.llm_engine
+    sampling = SamplingParams(temperature=0, max_tokens=case.get("tokens", 8), ignore_eos=True, detokenize=False)
+    seen = out["seen"] = [[] for _ in case["prompts"]]
+    for index, prompt in enumerate(case["prompts"]):
+        engine.add_request(str(index), {"prompt_token_ids": prompt}, sampling)
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            seen[int(output.request_id.split("-")[0])] = list(output.outputs[0].token_ids)
+
+
 def metrics() -> dict[str, float]:
     """What `/metrics` would answer in this process, ours and the drafter's."""
     from vllm.v1.metrics.prometheus import get_prometheus_registry
@@ -46,21 +60,29 @@ def main() -> None:
     case = json.loads(Path(sys.argv[1]).read_text())
     out: dict[str, Any] = {}
     started = time.monotonic()
-    from vllm import LLM
+    from vllm import LLM, EngineArgs
 
     try:
+        if case.get("only_configure"):
+            out["config"] = repr(EngineArgs(**options(case)).create_engine_config())
+            return
         llm = LLM(**options(case))
         out["start_seconds"] = time.monotonic() - started
         started = time.monotonic()
-        out["tokens"] = generate(llm, case)
+        if case.get("stream"):
+            stream(llm, case, out)
+        else:
+            out["tokens"] = generate(llm, case)
         out["seconds"] = time.monotonic() - started
         # The ranks write their counters every half second.
         time.sleep(case.get("settle_seconds", 0))
         out["metrics"] = metrics()
     except Exception as error:
+        out["failed_after_seconds"] = time.monotonic() - started
         out["error"] = {"type": type(error).__name__, "is_value_error": isinstance(error, ValueError),
                         "text": str(error)}
-    Path(sys.argv[2]).write_text(json.dumps(out))
+    finally:
+        Path(sys.argv[2]).write_text(json.dumps(out))
 
 
 if __name__ == "__main__":

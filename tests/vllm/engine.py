@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ SWITCHES = {
     # One core a worker, and waiting ones asleep: with vLLM's own binding an engine takes ten times as long.
     "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "GLOO_SOCKET_IFNAME": "lo",
 }
+LEAVING_SECONDS = 10
+"""Python's own helper processes end behind the last of the engine's."""
+
 OWN_VARIABLES = ("VLLM_", "AITER_", "KIMI_K3_", "PROMETHEUS_")
 
 
@@ -35,12 +40,26 @@ class Outcome:
 
     answer: dict[str, Any]
     log: str
+    leftovers: list[str]
+    """Commands of its processes that are still there when it has ended."""
 
     @property
     def tokens(self) -> list[list[int]]:
         """Of every prompt; an engine that failed shows its log instead."""
         assert "tokens" in self.answer, f"{self.answer}\n{self.log[-6000:]}"
         return self.answer["tokens"]
+
+    @property
+    def seen(self) -> list[list[int]]:
+        """Tokens of every prompt that left an engine which was asked for a stream, before it ended."""
+        assert "seen" in self.answer, f"{self.answer}\n{self.log[-6000:]}"
+        return self.answer["seen"]
+
+    @property
+    def error(self) -> str:
+        """What reached the user."""
+        assert "error" in self.answer, self.answer
+        return self.answer["error"]["text"]
 
     def metric(self, name: str) -> float:
         """A metric of ours, summed over its labels."""
@@ -111,7 +130,24 @@ def run(folder: Path, case: dict[str, Any], *, with_ours: bool = True, timeout_s
                        stderr=subprocess.STDOUT, timeout=timeout_seconds, check=False)
     text = (folder / "log").read_text(errors="replace")
     assert answer.exists(), text[-6000:]
-    return Outcome(json.loads(answer.read_text()), text)
+    return Outcome(json.loads(answer.read_text()), text, alive(folder))
+
+
+def alive(folder: Path) -> list[str]:
+    """Commands of the processes whose environment names `folder`, those left out that end in the next seconds."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while (found := _commands(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _commands(folder: Path) -> list[str]:
+    found, mark = [], f"VLLM_CACHE_ROOT={folder / 'cache'}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
 
 
 def checkpoint(path: Path, name: str = "nano", seed: int = 0) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,14 @@ from vllm.models.kimi_k3.amd import linear
 
 from ..runtime import layers
 from ..runtime.host import FinalSettings
+from ..runtime.stop import EngineStopped
 from .advice import Advice
 from .shapes import decode_rows, groups_of
+
+logger = logging.getLogger(f"vllm.{__name__}")
+
+OUTPUT_RANK = 0
+"""Whose output vLLM hands out, and whose errors it raises; those of other ranks it only logs."""
 
 
 class VllmHost:
@@ -29,8 +36,29 @@ class VllmHost:
         self._is_gpu = next(backbone.parameters()).is_cuda
         self._kv_cache_config: Any = None
         self.publisher: Any = None
-        self._rows = 0
+        self._rows, self._has_told = 0, False
         self._advice = Advice(vllm_config.scheduler_config.max_num_seqs * decode_rows(vllm_config))
+
+    def _stop_early(self, decode: Any) -> None:
+        """A rank that knows of a failure says so now: once the output rank's step has failed, vLLM gives no other step.
+
+        The output rank raises, rather than to wait for the others in vLLM's own collectives: one may hang.
+        """
+        if self.rank != OUTPUT_RANK:
+            self.tell(EngineStopped(decode.executor.diagnosis([], [])))
+            return
+        stopped = decode.fail_stop.stopped()
+        self.tell(stopped)
+        raise stopped
+
+    def tell(self, stopped: EngineStopped) -> None:
+        """This rank's account of a stop, once, in its log: vLLM shows a user the first rank's error alone."""
+        if self._has_told:
+            return
+        self._has_told = True
+        logger.error("%s", stopped)
+        for line in (*stopped.details, f"hint: {stopped.hint}"):
+            logger.error("rank %d: %s", self.rank, line)
 
     def see_step(self, rows: int) -> None:
         """A forward of `rows` rows begins."""
@@ -72,7 +100,14 @@ class VllmHost:
         return [number - 1 for number in self._backbone.aux_hidden_state_layers if number > 0]
 
     def after_step(self, decode: Any) -> None:
-        """Counters for the operator."""
+        """The votes, then counters for the operator. Raises EngineStopped on every rank that is still there."""
+        try:
+            decode.after_step()
+        except EngineStopped as stopped:
+            self.tell(stopped)
+            raise
+        if decode.executor.has_failed():
+            self._stop_early(decode)
         counters = decode.counters()
         self._advice.look(self._rows, counters)
         if self.publisher is not None:

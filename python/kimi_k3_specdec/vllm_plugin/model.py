@@ -53,7 +53,6 @@ class KimiLinearForCausalLM(Upstream):
     def after_specialized_decode_step(self) -> None:
         """Once per step, before its logits."""
         if self.specialized_decode is not None:
-            self.specialized_decode.after_step()
             self.specialized_host.after_step(self.specialized_decode)
 
 

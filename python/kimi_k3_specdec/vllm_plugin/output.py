@@ -10,42 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-MayLeave = Callable[[], bool]
-
-
-class TokensHeldBackError(RuntimeError):
-    """A rank gave up in the step, so its tokens are nobody's."""
-
-    def __init__(self) -> None:
-        """One sentence; the ranks' own accounts follow from the stop."""
-        super().__init__("Kimi-K3 specialized decode: a rank gave up in this step; its tokens are held back "
-                         "(the workers' logs say which rank, and where)")
+Objection = Callable[[], BaseException | None]
+"""Why the tokens of the last step may not leave; None: they may."""
 
 
 class GuardedMask:
     """In the place of a step's sampling mask, None included."""
 
-    def __init__(self, may_leave: MayLeave, mask: Any) -> None:
-        """`may_leave`: asked once the step is through; `mask`: vLLM's own."""
-        self._may_leave, self._mask = may_leave, mask
+    def __init__(self, objection: Objection, mask: Any) -> None:
+        """`objection`: asked once the step is through; `mask`: vLLM's own."""
+        self._objection, self._mask = objection, mask
 
     def to_cpu_nonblocking(self) -> GuardedMask:
         """With the copy of the tokens."""
-        return GuardedMask(self._may_leave, None if self._mask is None else self._mask.to_cpu_nonblocking())
+        return GuardedMask(self._objection, None if self._mask is None else self._mask.to_cpu_nonblocking())
 
     def tolists(self, num_sampled_tokens: Any = None) -> Any:
-        """vLLM's own answer. Raises TokensHeldBackError instead, before vLLM has handed out a token."""
-        if not self._may_leave():
-            raise TokensHeldBackError
+        """vLLM's own answer. Raises the objection instead, before vLLM has handed out a token."""
+        if (error := self._objection()) is not None:
+            raise error
         return None if self._mask is None else self._mask.tolists(num_sampled_tokens)
 
 
 class GuardedSampler:
     """A sampler, or a rejection sampler, of vLLM whose outputs are guarded; everything else is its own."""
 
-    def __init__(self, sampler: Any, may_leave: MayLeave) -> None:
+    def __init__(self, sampler: Any, objection: Objection) -> None:
         """`sampler`: vLLM's."""
-        self._sampler, self._may_leave = sampler, may_leave
+        self._sampler, self._objection = sampler, objection
 
     def __getattr__(self, name: str) -> Any:
         """vLLM reads and sets up its sampler through attributes."""
@@ -54,5 +46,5 @@ class GuardedSampler:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """vLLM's output, guarded."""
         output = self._sampler(*args, **kwargs)
-        output.sampling_mask_tensors = GuardedMask(self._may_leave, output.sampling_mask_tensors)
+        output.sampling_mask_tensors = GuardedMask(self._objection, output.sampling_mask_tensors)
         return output

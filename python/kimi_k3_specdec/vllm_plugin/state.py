@@ -9,7 +9,7 @@ from vllm.models.kimi_k3.amd.specialized_decode.model_state import KimiK3ModelSt
 from vllm.v1.worker.gpu.async_utils import AsyncOutput
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
-from .output import GuardedMask, GuardedSampler, TokensHeldBackError
+from .output import GuardedMask, GuardedSampler
 
 
 class SpecializedModelState(KimiK3ModelState):
@@ -27,8 +27,8 @@ class SpecializedModelState(KimiK3ModelState):
         if stock is None:
             stock = sampler, self._rejection_sampler(sampler)
         own, rejection = stock
-        return (GuardedSampler(own, self._may_leave),
-                None if rejection is None else GuardedSampler(rejection, self._may_leave))
+        return (GuardedSampler(own, self._objection),
+                None if rejection is None else GuardedSampler(rejection, self._objection))
 
     def _rejection_sampler(self, sampler: Any) -> Any:
         """As vLLM makes it for a sampler of its own; watermarks, which it would also give it, are refused."""
@@ -38,8 +38,18 @@ class SpecializedModelState(KimiK3ModelState):
 
         return RejectionSampler(sampler, self.vllm_config.speculative_config, self.device)
 
-    def _may_leave(self) -> bool:
-        return self.language_model.specialized_decode.fail_stop.tokens_may_leave()
+    def _objection(self) -> BaseException | None:
+        """Asked by the thread that resolves outputs, while the next step may be under way."""
+        fail_stop = self.language_model.specialized_decode.fail_stop
+        if fail_stop.tokens_may_leave():
+            return None
+        stopped = fail_stop.stopped()
+        self.language_model.specialized_host.tell(stopped)
+        return stopped
+
+
+class _HeldBackError(RuntimeError):
+    """What a fake output raises."""
 
 
 def require_guard(device: torch.device) -> None:
@@ -47,10 +57,10 @@ def require_guard(device: torch.device) -> None:
     one = torch.ones(1, dtype=torch.int32, device=device)
     output = SamplerOutput(
         sampled_token_ids=one.view(1, 1), logprobs_tensors=None, num_nans=None, num_sampled=one,
-        num_rejected=torch.zeros_like(one), sampling_mask_tensors=GuardedMask(lambda: False, None))
+        num_rejected=torch.zeros_like(one), sampling_mask_tensors=GuardedMask(_HeldBackError, None))
     try:
         _resolve(output, device)
-    except TokensHeldBackError:
+    except _HeldBackError:
         return
     raise RuntimeError("Kimi-K3 specialized decode: this vLLM hands out tokens without asking for their sampling mask, "
                        "so those of a failed step could leave (decode_backend=auto runs vLLM's decode)")

@@ -23,9 +23,9 @@ def register() -> None:
     _is_done = True
     from vllm import ModelRegistry
 
-    from . import attention, drafter, experts, interpreter, operators, recurrence
+    from . import attention, auxiliary, drafter, experts, faults, interpreter, operators, recurrence
 
-    for part in (operators, interpreter, attention, recurrence, experts, drafter):
+    for part in (operators, interpreter, attention, recurrence, experts, drafter, faults, auxiliary):
         part.install()
     # The CPU platform would pick the classes for NVIDIA.
     ModelRegistry.register_model("KimiLinearForCausalLM", AMD_CLASS)

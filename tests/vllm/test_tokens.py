@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import engine
 import pytest
+import torch
+from rig import DRAFTS, OURS, SETTLE_SECONDS, TOKENS, Rig
+
+from kimi_k3_specdec.decoding.oracle import continue_prompts
+from kimi_k3_specdec.reference import checkpoint
+from kimi_k3_specdec.reference.geometry import NANO
+from kimi_k3_specdec.reference.model import Model
 
 pytestmark = pytest.mark.vllm
-
-OURS = {"decode_backend": "latency_specialized", "decode_device": "emulator"}
-DRAFTS = 3
-TOKENS = 8
-SETTLE_SECONDS = 1.2
-"""The ranks write their counters every half second."""
-
-
-class Rig:
-    """A checkpoint, its prompts, and what vLLM alone makes of them."""
-
-    def __init__(self, folder: Path) -> None:
-        """`folder` holds everything."""
-        self.folder = folder
-        self.case: dict[str, Any] = {"model": str(engine.checkpoint(folder / "nano")), "prompts": engine.prompts(),
-                                     "tokens": TOKENS}
-
-    def run(self, name: str, **changes: Any) -> engine.Outcome:
-        """One engine."""
-        return engine.run(self.folder / name, self.case | changes)
-
-    @cache
-    def stock(self, ranks: int) -> list[list[int]]:
-        """Tokens of vLLM's own decode, without drafts."""
-        return self.run(f"stock{ranks}", ranks=ranks, drafts=0).tokens
-
-    def known(self, ranks: int) -> dict[str, str]:
-        """The variable by which the drafter knows what comes next."""
-        sequences = [prompt + tokens for prompt, tokens in zip(self.case["prompts"], self.stock(ranks), strict=True)]
-        path = self.folder / f"known{ranks}.json"
-        path.write_text(json.dumps(sequences))
-        return {"KIMI_K3_ON_CPU_DRAFTS": str(path)}
-
-
-@pytest.fixture(scope="session")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """One checkpoint for all."""
-    return Rig(tmp_path_factory.mktemp("vllm"))
-
 
 @pytest.mark.parametrize(("ranks", "processes"), [(1, False), (2, False), (2, True)],
                          ids=["one rank", "two ranks", "two ranks, engine core apart"])
@@ -65,6 +29,14 @@ def test_specialized_decode_gives_the_same_tokens(rig: Rig, ranks: int, processe
     assert ours.drafted_requests() - (prompts - 1) <= ours.specialized_requests() <= ours.drafted_requests()
     epochs = {value for key, value in ours.answer["metrics"].items() if key.startswith("kimi_k3_specdec_epoch[")}
     assert len(epochs) == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_vllm_and_the_reference_agree(rig: Rig, ranks: int) -> None:
+    """Two models of the same checkpoint, without a line in common: neither the stand-ins nor the prompts are wrong."""
+    weights = checkpoint.load(Path(rig.case["model"]), NANO, ranks)
+    truths = continue_prompts(Model(weights), [torch.tensor(prompt) for prompt in rig.case["prompts"]], TOKENS)
+    assert [truth.tokens.tolist() for truth in truths] == rig.stock(ranks)
 
 
 def test_stock_verify_steps_agree_too(rig: Rig) -> None:
