@@ -14,9 +14,8 @@ def register_model() -> None:
 
     Where vLLM would run another vendor's model, the class is that one, which refuses when the switch is on.
     """
-    from vllm.platforms import current_platform
-
     from vllm import ModelRegistry
+    from vllm.platforms import current_platform
 
     known = getattr(ModelRegistry.models.get(ARCHITECTURE), "module_name", None)
     module = "model" if current_platform.is_rocm() or known == AMD_MODULE else "elsewhere"
