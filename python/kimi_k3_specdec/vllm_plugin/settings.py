@@ -14,8 +14,9 @@ DEVICE_KEY, HIP, EMULATOR = "decode_device", "hip", "emulator"
 EMULATED = ("nano", "nano-deep", GEOMETRY)
 """Geometries that the emulator runs, those that it is meant for first."""
 
-# The runner would need vLLM's stream (`HipDevice::set_stream`, which Python does not reach yet) and a handshake of
-# processes without the emulator's shared time. Kernels on a stream of their own would read what vLLM has not written.
+# Missing: vLLM's stream (`HipDevice::set_stream`, which Python does not reach), a handshake of processes without the
+# emulator's shared time, and `Executor.begin_replay` before each replay of a graph of vLLM's. Kernels on a stream of
+# their own would read what vLLM has not written.
 NO_HIP = ("Kimi-K3 specialized decode does not support decode_device=hip in this release: its launches are not yet "
           "ordered with vLLM's on the GPU (decode_backend=auto runs vLLM's decode; the emulator is for tests)")
 

@@ -1,0 +1,92 @@
+"""`vllm serve` on the rig, asked over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import engine
+import environment
+
+START_SECONDS, STOP_SECONDS = 240, 60
+
+
+class Server:
+    """One that answers."""
+
+    def __init__(self, folder: Path, case: dict[str, Any], port: int, process: subprocess.Popen[bytes]) -> None:
+        """`process`: the front end."""
+        self.folder, self.case, self.port, self.process = folder, case, port, process
+
+    @property
+    def log(self) -> str:
+        """Of all of its processes."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def get(self, path: str) -> str:
+        """A page."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    def ask(self) -> list[dict[str, Any]]:
+        """Every prompt at once, by OpenAI's client: `seen`, and `error` if one ended the stream."""
+        answer = self.folder / "asked.json"
+        command = [environment.python(), engine.HERE / "ask.py", self.port, self.folder / "case.json", answer]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
+        assert answer.exists(), done.stderr + self.log[-6000:]
+        return json.loads(answer.read_text())
+
+    def wait_until_ready(self) -> None:
+        """Raises AssertionError with the log where it does not come up."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+                self.get("/health")
+                return
+            time.sleep(0.5)
+        raise AssertionError(self.log[-6000:])
+
+
+def arguments(case: dict[str, Any], port: int) -> list[str]:
+    """The command line of the case."""
+    speculation = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1, "prompt_lookup_max": 3}
+    return [
+        "serve", case["model"], "--served-model-name", "nano", "--host", "127.0.0.1", "--port", str(port),
+        "--tensor-parallel-size", str(case.get("ranks", 1)), "--skip-tokenizer-init", "--max-model-len", "128",
+        "--max-num-seqs", "2", "--enforce-eager", "--dtype", "bfloat16", "--kv-cache-memory-bytes", str(64 << 20),
+        "--attention-backend", "CPU_MLA", "--no-enable-prefix-caching", "--speculative-config", json.dumps(speculation),
+        "--additional-config", json.dumps(case.get("additional_config", {}))]
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serving(folder: Path, case: dict[str, Any]) -> Iterator[Server]:
+    """A server from its first answer on; it and all of its processes end with the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "case.json").write_text(json.dumps(case))
+    port = free_port()
+    command = [str(environment.python()), "-m", "vllm.entrypoints.cli.main", *arguments(case, port)]
+    variables = engine.variables(folder, case | {"processes": True}, with_ours=True)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        made = Server(folder, case, port, process)
+        made.wait_until_ready()
+        yield made
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
