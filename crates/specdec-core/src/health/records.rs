@@ -202,7 +202,7 @@ mod tests {
         health[0] = 1;
         let found = failures(Rank(1), &health);
         assert_eq!(found.iter().map(|f| (f.rank, f.cta, f.record.clock)).collect::<Vec<_>>(), [(Rank(1), Cta(1), 7)]);
-        let at = at + 32;
+        let at = at + 32 * WAVES as usize;
         health[at..at + 32].copy_from_slice(&record(FailureReason::Timeout, Stage::Kda, 9).to_bytes());
         assert_eq!(first_failure(Rank(1), &health).map(|f| f.cta), Some(Cta(2)), "an earlier stage");
         assert_eq!((first_failure(Rank(1), &health[..3]), failures(Rank(1), &health[..64])), (None, Vec::new()));
