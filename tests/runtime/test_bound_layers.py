@@ -83,7 +83,7 @@ def test_another_ranks_rows_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_layer_behind_the_engines_geometry_is_refused() -> None:
     """Its descriptor would be written behind the table's end."""
     _, code_object = load_code_objects("nano", 2)
-    engine = _native.Engine("nano", 2, [code_object])
+    engine = _native.Unlinked("nano", 2, [code_object]).link()
     text = loaded.config(14, (4, 14), 4, num_experts_per_token=4)
     specs = {path: spec for path, spec in layer_specs(NANO, 2, 3).items() if "mla_attn" not in path}
     half = loaded.layer(13, specs, is_kda=False, heads=2, head_dim=128, backend=loaded.Backend.__getitem__, block=4)
