@@ -90,6 +90,9 @@ class Bench:
         """Never."""
         return False
 
+    def stream(self) -> None:
+        """The device's own."""
+
     def attention_half(self, layer: int, positions: Tensor, prefix: Tensor, blocks: Tensor,
                        delta: Tensor | None) -> Tensor:
         """vLLM's attention, which is not ours to measure."""

@@ -44,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 def test_the_list_agrees_with_what_the_build_read() -> None:
     """`kernels/code_object.py` reads metadata with a parser of its own."""
     rows = json.loads(kernels("list", "--json").stdout)
-    listed = {(entry["name"], symbol["name"]): (entry, symbol)
+    listed = {(entry["name"], symbol["name"]): symbol
               for entry in manifest()["objects"] for symbol in entry["symbols"]}
     assert [(row["name"], row["symbol"]) for row in rows] == list(listed)
     assert {row["symbol"] for row in rows} == {"layers", "self_test"}
     for row in rows:
-        (entry, symbol), path = listed[row["name"], row["symbol"]], PACKAGE / row["file"]
+        symbol, path = listed[row["name"], row["symbol"]], PACKAGE / row["file"]
         assert {key: row[key] for key in ("vgprs", "agprs", "sgprs", "lds_bytes")} == {
             key: symbol[key] for key in ("vgprs", "agprs", "sgprs", "lds_bytes")}
         assert (row["spills"], row["target"]) == (0, "gfx950")

@@ -20,6 +20,8 @@ SHOWN = (
     "kimi_k3_specdec_padded_rows_total 3.0",
     'kimi_k3_specdec_epoch{rank="0"} 7.0',
     'kimi_k3_specdec_epoch{rank="1"} 6.0',
+    'kimi_k3_specdec_failed_waits{rank="0"} 0.0',
+    'kimi_k3_specdec_failed_waits{rank="1"} 0.0',
 )
 
 
@@ -49,6 +51,18 @@ def test_counters_of_all_ranks_show(registry: CollectorRegistry) -> None:
         publisher.close()
     lines = generate_latest(registry).decode().splitlines()
     assert [line for line in lines if not line.startswith("#")] == list(SHOWN)
+
+
+def test_failed_waits_show_at_once(registry: CollectorRegistry) -> None:
+    """With what was known before, or behind no step at all."""
+    for rank in (0, 1):
+        publisher = metrics.Publisher(rank)
+        if rank == 0:
+            publisher.publish(COUNTERS, 7)
+        publisher.stop(3 + rank)
+    shown = generate_latest(registry).decode()
+    assert 'failed_waits{rank="0"} 3.0' in shown and 'failed_waits{rank="1"} 4.0' in shown
+    assert 'rows="8"} 5.0' in shown and 'epoch{rank="0"} 7.0' in shown
 
 
 def test_a_publisher_writes_by_itself(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kimi_k3_specdec.vllm_plugin.output import GuardedMask, GuardedSampler
+from kimi_k3_specdec.vllm_plugin.output import GuardedMask, GuardedSampler, Objection
 
 
 class Mask:
@@ -26,8 +26,9 @@ class Mask:
         return self.where, num_sampled_tokens
 
 
-def nothing() -> None:
+def no_alarm() -> Objection:
     """Nobody objects."""
+    return lambda: None
 
 
 def sampler(mask: Any) -> Any:
@@ -44,7 +45,7 @@ def sampler(mask: Any) -> Any:
 
 def test_the_mask_of_a_good_step_is_vllms() -> None:
     """Arguments, output, mask and attributes pass through."""
-    guarded = GuardedSampler(sampler(Mask()), nothing)
+    guarded = GuardedSampler(sampler(Mask()), no_alarm)
     output = guarded(40, batch=2)
     assert (output.tokens, guarded.states) == (42, "vLLM's")
     assert output.sampling_mask_tensors.to_cpu_nonblocking().tolists("counts") == ("host", "counts")
@@ -52,21 +53,30 @@ def test_the_mask_of_a_good_step_is_vllms() -> None:
 
 def test_no_mask_stays_none() -> None:
     """vLLM then puts None where it would have put nothing."""
-    output = GuardedSampler(sampler(None), nothing)(1, batch=1)
+    output = GuardedSampler(sampler(None), no_alarm)(1, batch=1)
     assert output.sampling_mask_tensors.to_cpu_nonblocking().tolists("counts") is None
 
 
-def test_the_words_are_read_when_the_output_is_resolved() -> None:
-    """Not when it is sampled, or copied: a rank may give up until its last launch is through."""
+def test_the_words_are_copied_with_the_tokens() -> None:
+    """Not when they are sampled, for a rank may give up until its last launch is through; and read when the copy is
+    there, not what has come since.
+    """
     words: list[BaseException | None] = [None]
-    output = GuardedSampler(sampler(None), lambda: words[0])(1, batch=1)
-    copied = output.sampling_mask_tensors.to_cpu_nonblocking()
+
+    def copy_alarms() -> Objection:
+        copied = words[0]
+        return lambda: copied
+
+    output = GuardedSampler(sampler(None), copy_alarms)(1, batch=1)
+    before = output.sampling_mask_tensors.to_cpu_nonblocking()
     words[0] = RuntimeError("rank 3 gave up")
+    behind = output.sampling_mask_tensors.to_cpu_nonblocking()
+    assert before.tolists() is None
     with pytest.raises(RuntimeError, match="rank 3 gave up"):
-        copied.tolists()
+        behind.tolists()
 
 
 def test_a_missing_attribute_is_missing() -> None:
     """vLLM asks some samplers whether they have one."""
-    assert not hasattr(GuardedSampler(sampler(None), nothing), "watermarker")
-    assert GuardedMask(nothing, None).tolists() is None
+    assert not hasattr(GuardedSampler(sampler(None), no_alarm), "watermarker")
+    assert GuardedMask(no_alarm, None).to_cpu_nonblocking().tolists() is None

@@ -84,8 +84,10 @@ def test_nothing_is_checked_without_the_switch(monkeypatch: pytest.MonkeyPatch) 
         registration.check_early(SimpleNamespace(additional_config={"decode_backend": "latency_specialized"}))
 
 
-def test_gpus_are_refused_until_launches_are_ordered_with_vllms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than to read what vLLM has not written yet."""
-    monkeypatch.setattr(settings.runtime, "specialized_decode_config", lambda config, platform: object())
-    with pytest.raises(ValueError, match="decode_device=hip in this release"):
-        settings.specialized(SimpleNamespace(additional_config={"decode_backend": "latency_specialized"}))
+def test_gpus_run_kimi_k3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for no device means them; the check before lets no other shapes through."""
+    config = object()
+    monkeypatch.setattr(settings.runtime, "specialized_decode_config", lambda vllm_config, platform: config)
+    for extra in ({}, {"decode_device": "hip"}):
+        asked = SimpleNamespace(additional_config={"decode_backend": "latency_specialized"} | extra)
+        assert settings.specialized(asked) == settings.Settings(config, "hip", "k3")

@@ -188,6 +188,8 @@ def test_state_groups_take_views_of_a_block_table() -> None:
     table, counts = torch.zeros(8, 40, dtype=torch.int32), torch.ones(8, dtype=torch.int32)
     group = guards.state_group("kda", 2, 4, table[2:, 3:9], counts)
     assert group == (table.data_ptr() + (2 * 40 + 3) * 4, 40, counts.data_ptr())
+    assert guards.state_group("kda", 1, 4, table[2:, 3:9], counts) == group, "the same memory, for one request less"
+    assert guards.state_group("kda", 1, 4, table[2:3, 3:9], counts)[1] == 4, "one row has no stride of its own"
     with pytest.raises(_native.Refused) as refused:
         guards.state_group("kda", 2, 4, table.T, counts.to(torch.int64)[:1])
     assert str(refused.value) == (

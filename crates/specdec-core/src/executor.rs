@@ -84,12 +84,16 @@ pub struct Executor {
     unqueued: Epoch,
     /// The ranks' verdict was to stop.
     is_stopped: bool,
+    /// A report that has arrived says that a rank gave up.
+    is_alarmed: bool,
     /// Bit `epoch % MAX_IN_FLIGHT`: a report of the step is queued. Steps that follow each other without
     /// [`Executor::after_step`], as warm-ups do, have one between them.
     queued: u32,
     /// The groups of the step's metadata as last told, and those of captured graphs.
     groups: Vec<StateGroup>,
     graphs: Vec<(GraphId, Vec<StateGroup>)>,
+    /// Rows and reason of the captures in which vLLM's own layers ran.
+    stock_captures: Vec<(u32, StockReason)>,
 }
 
 impl Executor {
@@ -106,9 +110,11 @@ impl Executor {
             unreported: start,
             unqueued: start,
             is_stopped: false,
+            is_alarmed: false,
             queued: 0,
             groups: Vec::new(),
             graphs: Vec::new(),
+            stock_captures: Vec::new(),
         }
     }
 
@@ -163,7 +169,12 @@ impl Executor {
             self.counters.count(&plan);
         }
         let step = match plan {
-            StepPlan::Stock(reason) => return Ok(Planned::Stock(reason)),
+            StepPlan::Stock(reason) => {
+                if is_capture {
+                    self.stock_captures.push((facts.width, reason));
+                }
+                return Ok(Planned::Stock(reason));
+            }
             StepPlan::Specialized(step) => step,
         };
         let Books::Bound(ledger) = &mut self.books else { return Err(ExecutorError::Unbound) };
@@ -172,7 +183,11 @@ impl Executor {
         match graph {
             Some(graph) => self.graphs.push((graph, self.groups.clone())),
             None if is_doomed => {}
-            None => drop(ledger.expect(&step, now)?),
+            None => {
+                ledger.expect(&step, now)?;
+                // A replay since they were told may have put a graph's in their place.
+                engine.bind_groups(self.rank, &self.groups)?;
+            }
         }
         let shape = StepShape::new(step.requests, step.rows_per_request - 1)?;
         let is_booked = !is_capture && !is_doomed;
@@ -295,6 +310,7 @@ impl Executor {
                 let failed = first_failure(engine, self.rank, &report)?;
                 let told = StepReport { epoch: report.epoch, failed, step_word: report.step.0 };
                 self.queued &= !bit(of);
+                self.is_alarmed |= report.is_alarmed();
                 // The ledger keeps its first error, which goes into the next vote.
                 let _ = ledger.report(of, told);
             }
@@ -318,6 +334,17 @@ impl Executor {
             Books::Bound(ledger) => ledger.error().is_some(),
             Books::Built(_) => false,
         }
+    }
+
+    /// Whether a report that has arrived says that this rank gave up, or that another one told it so.
+    pub const fn is_alarmed(&self) -> bool {
+        self.is_alarmed
+    }
+
+    /// A graph of `width` rows is replayed in which no kernel of ours is: counted by the reason that its capture had.
+    pub fn count_stock_replay(&mut self, width: u32) {
+        let reason = self.stock_captures.iter().rev().find(|(known, _)| *known == width).map(|(_, reason)| *reason);
+        self.counters.count(&StepPlan::Stock(reason.unwrap_or(StockReason::Width)));
     }
 
     /// Accepts nothing any more.

@@ -8,7 +8,7 @@ use specdec_core::abi::{FailureRecord, StateGroup};
 use specdec_core::encode::Encode;
 use specdec_core::engine::Activations;
 use specdec_core::executor::{Executor, ExecutorError, Planned};
-use specdec_core::health::{Diagnosis, Failure};
+use specdec_core::health::{Diagnosis, Failure, Reason};
 use specdec_core::ids::{Cta, DeviceAddress, Layer, Rank, Rows};
 use specdec_core::plan::{GraphMode, KvBinding, LayerSet, Metadata, Planner, StepFacts, StockReason, VerifyCounts};
 use specdec_core::replay::{
@@ -284,9 +284,25 @@ impl PyExecutor {
         self.state().executor.has_failed()
     }
 
+    /// Whether a report that has arrived says that this rank gave up, or that another one told it so.
+    fn is_alarmed(&self) -> bool {
+        self.state().executor.is_alarmed()
+    }
+
+    /// A graph of `width` rows is replayed in which no kernel of ours is: counted by the reason that its capture had.
+    fn count_stock_replay(&self, width: u32) {
+        self.state().executor.count_stock_replay(width);
+    }
+
     /// Accepts nothing any more.
     fn stop(&self) {
         self.state().executor.stop();
+    }
+
+    /// Waits of this rank that ended by time-out.
+    fn failed_waits(&self, py: Python<'_>) -> PyResult<usize> {
+        let failures = on_engine!(self.engine.borrow(py), engine => engine.failures().map_err(error::engine))?;
+        Ok(failures.iter().filter(|f| f.rank == self.rank && f.reason() == Reason::Timeout).count())
     }
 
     /// This rank's records nearest to the cause as words, for the other ranks; unused ones are 0.

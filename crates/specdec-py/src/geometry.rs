@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use specdec_core::buffers::RankBuffers;
 use specdec_core::geometry::Geometry;
 use specdec_core::ids::Layer;
 use specdec_core::layout::{Layout, WitnessLayout};
@@ -10,8 +11,8 @@ use specdec_core::tasks::StepShape;
 use crate::error;
 
 /// One rank's share of a geometry: `dims` (name -> number), `code_object`, `served` layers (layer -> "whole" or
-/// "ffn"), `regions` (name -> (bytes of data or payloads, form)) and `witness` (name -> byte offset). Raises `Refused`
-/// with every reason.
+/// "ffn"), `regions` (name -> (bytes of data or payloads, form)), `witness` (name -> byte offset) and `memory_bytes`,
+/// what the runtime takes. Raises `Refused` with every reason.
 #[pyfunction]
 pub fn geometry<'py>(py: Python<'py>, name: &str, ranks: u32) -> PyResult<Bound<'py, PyDict>> {
     let shard = Geometry::by_name(name).and_then(|geometry| geometry.shard(ranks)).map_err(|e| error::geometry(&e))?;
@@ -71,6 +72,7 @@ pub fn geometry<'py>(py: Python<'py>, name: &str, ranks: u32) -> PyResult<Bound<
     out.set_item("served", served)?;
     out.set_item("regions", regions)?;
     out.set_item("witness", witness)?;
+    out.set_item("memory_bytes", RankBuffers::new(&shard).total())?;
     Ok(out)
 }
 

@@ -40,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     // What Python needs of the constants that host and kernels share.
     for (name, value) in [
+        ("MAX_RANKS", abi::MAX_RANKS),
         ("MAX_ROWS", abi::MAX_ROWS),
         ("MAX_TOP_K", abi::MAX_TOP_K),
         ("MAX_BLOCKS", abi::MAX_BLOCKS),

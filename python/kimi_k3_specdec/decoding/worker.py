@@ -128,6 +128,9 @@ class RankSession(Session):
         """Never: there is no stream."""
         return False
 
+    def stream(self) -> None:
+        """There is none."""
+
     def attention_half(self, layer: int, positions: Tensor, prefix: Tensor, blocks: Tensor,
                        delta: Tensor | None) -> Tensor:
         """An MLA layer's attention, in the reference."""
@@ -229,7 +232,7 @@ def _decode(session: RankSession, prepared: Prepared, pipe: Connection) -> dict[
 
 def _hand_out(session: RankSession, pipe: Connection, what: str, done: int) -> None:
     """Rank 0 hands out what the steps so far have chosen, if it may."""
-    if what == "verify steps" and session.rank == 0 and done > 0 and session.decode.fail_stop.tokens_may_leave():
+    if what == "verify steps" and session.rank == 0 and done > 0 and session.decode.fail_stop.copy_alarms()():
         pipe.send(("step", {"step": done, "tokens": [list(r.device_tokens) for r in session.requests]}))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,6 +45,8 @@ GRAPH_MODES = {"NONE": 0, "PIECEWISE": 1, "FULL": 2}
 NO_DICT, NO_FIRST_LAYER, NO_MASKS, VERIFY = range(4)
 Counts = tuple[int, int, int, int, int | None]
 NO_COUNTS: Counts = (0, 0, 0, 0, None)
+Where = tuple[int, int]
+"""Addresses of a cache group's slots and accepted counts."""
 
 
 class Step:
@@ -112,9 +115,9 @@ class SpecializedDecode:
 
     def __init__(self, backbone: Any, config: DecodeConfig, host: Host, *, device: str = "emulator",
                  geometry: str = GEOMETRY, timeout_seconds: float = TIMEOUT_SECONDS, schedule_seed: int = 0,
-                 tap: bool = False) -> None:
+                 tap: bool = False, library: Path | None = None) -> None:
         """`backbone`: vLLM's `KimiLinearModel` or anything with its attributes. `schedule_seed` and `tap`, whether
-        stores into exchange regions are kept and can be faulty, are the emulator's.
+        stores into exchange regions are kept and can be faulty, are the emulator's; `library` is HIP's.
 
         Raises ValueError (weights that the kernels cannot read) or RuntimeError (memory, peers) on every rank.
         """
@@ -126,7 +129,7 @@ class SpecializedDecode:
         self._names = layers.kda_names(backbone)
         self._first = next(iter(self._names), None)
         """The lowest KDA layer: its metadata decides each step."""
-        options = RunnerOptions(geometry, host.rank, host.ranks, device, timeout_seconds, schedule_seed, tap)
+        options = RunnerOptions(geometry, host.rank, host.ranks, device, timeout_seconds, schedule_seed, tap, library)
         self.runner = Runner(options, host.group)
         self._metadata: MetadataStaging | None = None
         if self.runner.runs_on_host_memory:
@@ -140,6 +143,8 @@ class SpecializedDecode:
         self._pointers = [[(tensor, tensor.data_ptr()) for tensor in self._tensors(layer).values()]
                           for layer in self.kinds]
         self._has_warned = False
+        self._graphs: dict[int, tuple[int, list[Where]] | None] = {}
+        """By width, what its captured graph is known by and where it reads metadata; None: vLLM's layers ran."""
         self._plan_anew()
         logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
                     "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
@@ -200,7 +205,7 @@ class SpecializedDecode:
         """Checks and binds the KDA states that vLLM has just bound; any number of times. Without states, steps are
         stock until the next call. Raises ValueError on every rank if any rank's caches cannot be used.
         """
-        self._kv = None
+        self._kv, self._graphs = None, {}
         self.executor.unbind()
         key = self._kv_key()
         if key is None:
@@ -241,7 +246,8 @@ class SpecializedDecode:
         """This step's plan, or None to run vLLM's layers; the same on every rank. Raises RuntimeError if vLLM re-bound
         its caches without `prepare_kv`.
         """
-        context = self.host.forward_context()
+        self._follow_stream()
+        context, is_capture = self.host.forward_context(), self.host.is_capturing()
         mode, kind, counts, metadata = 0, NO_DICT, NO_COUNTS, None
         if context is not None:
             mode = GRAPH_MODES[getattr(context.cudagraph_runtime_mode, "name", "NONE")]
@@ -256,8 +262,38 @@ class SpecializedDecode:
         runs = self.executor.plan(
             width, has_intermediate_tensors=intermediate_tensors is not None, has_context=context is not None,
             graph_mode=mode, metadata=kind, counts=counts, kv=word, fixed=self._fixed_now(),
-            is_capture=self.host.is_capturing())
+            is_capture=is_capture)
+        if is_capture:
+            self._graphs[width] = None if runs is None else (self.executor.last_graph(), self._where(metadata))
         return None if runs is None else self._steps[width]
+
+    def begin_replay(self, metadata: Any, width: int, live_rows: int) -> None:
+        """A graph of `width` rows, which was captured over the bound caches, is replayed next on the current stream.
+
+        `metadata`: by layer name, as the forward context would have it, of a batch of `live_rows` padded to `width`.
+        Raises RuntimeError on every rank where the graph would read other metadata, or `StepStopped`.
+        """
+        self._follow_stream()
+        graph = self._graphs.get(width)
+        if graph is None:
+            self.executor.count_stock_replay(width)
+            return
+        number, where = graph
+        if self._where(metadata) != where:
+            raise RuntimeError(f"Kimi-K3 specialized decode: the metadata of a step of {width} rows is not where its "
+                               "captured graph reads it (decode_backend=auto runs vLLM's decode)")
+        self.executor.begin_replay(number, live_rows, self._kv_word, self._fixed_now())
+
+    def _where(self, metadata: Any) -> list[Where]:
+        """Where a step's metadata is, by cache group."""
+        groups = (metadata[name] for _, name in sorted(self._groups.items()))
+        return [(own.spec_state_indices_tensor.data_ptr(), own.num_accepted_tokens.data_ptr()) for own in groups]
+
+    def _follow_stream(self) -> None:
+        """What is queued from now on comes behind what vLLM has queued."""
+        stream = self.host.stream()
+        if stream is not None:
+            self.runner.engine.set_stream(self.host.rank, stream)
 
     @staticmethod
     def _describe(metadata: Any) -> tuple[int, Counts]:
@@ -278,11 +314,14 @@ class SpecializedDecode:
             slots, accepted = own.spec_state_indices_tensor, own.num_accepted_tokens
             if self._metadata is not None:
                 slots, accepted = self._metadata.hold(index, slots, accepted, requests, q)
-            key = slots.data_ptr(), slots.stride(), slots.shape, accepted.data_ptr(), accepted.shape
-            known, group = self._told.get(index, (None, None))
-            if known != key or group is None:
-                group, has_changed = state_group(name, requests, q, slots, accepted), True
-                self._told[index] = key, group
+            # What was checked for a step is good for others of as many requests, no more.
+            key = requests, slots.data_ptr(), slots.stride(), slots.shape, accepted.data_ptr(), accepted.shape
+            checked, group = self._told.get(index, (None, None))
+            if checked != key or group is None:
+                found = state_group(name, requests, q, slots, accepted)
+                has_changed |= found != group
+                self._told[index] = key, found
+                group = found
             groups[index] = group
         if has_changed:
             self.executor.bind_groups(groups)
@@ -292,6 +331,7 @@ class SpecializedDecode:
         the same step once a rank gave up, ranks ran different steps, or one has gone.
         """
         if not self.host.is_capturing():
+            self._follow_stream()
             self.fail_stop.after_step()
 
     def resume_at(self, epoch: int) -> None:

@@ -46,6 +46,10 @@ class Host(Protocol):
         """Whether the rank's current stream is being captured."""
         ...
 
+    def stream(self) -> int | None:
+        """The stream that the forward queues to, a `hipStream_t`; None: the kernels' own, where they run on a CPU."""
+        ...
+
     def attention_half(self, layer: int, positions: Tensor, prefix: Tensor, blocks: Tensor,
                        delta: Tensor | None) -> Tensor:
         """An MLA layer up to o_proj's input, bf16 [S, heads * head_dim]; leaves `delta` added to `prefix` (§2, §10)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import _native, kernels
@@ -18,7 +19,10 @@ TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """How a rank's kernels run. Every one of `ranks` is a process; this one is `rank`."""
+    """How a rank's kernels run. Every one of `ranks` is a process; this one is `rank`.
+
+    `library`: the HIP to run on; None: the process's own, or ROCm's.
+    """
 
     geometry: str
     rank: int
@@ -27,6 +31,7 @@ class RunnerOptions:
     timeout_seconds: float = TIMEOUT_SECONDS
     schedule_seed: int = 0
     tap: bool = False
+    library: Path | None = None
 
 
 class Runner:
@@ -45,10 +50,11 @@ class Runner:
             return _native.Unlinked(
                 options.geometry, options.ranks, [kernels.code_object(name)], members=[options.rank],
                 schedule_seed=options.schedule_seed, stall="advance", timeout_seconds=options.timeout_seconds,
-                tap=options.tap, witness=False, device=options.device)
+                tap=options.tap, witness=False, device=options.device, library=options.library)
 
         unlinked = agreed(allocate, group, "taking the kernels' memory")
-        has_world = options.device == "emulator"
+        # Emulated ranks share their time; GPUs need nothing but each other's memory.
+        has_world = self.runs_on_host_memory
         self.engine = PeerBuffer(unlinked, options.rank, options.ranks, group, has_world=has_world).engine
         processes = ids_of_processes(group, options.ranks) if options.ranks > 1 else []
         peers = {rank: pid for rank, pid in enumerate(processes) if rank != options.rank}
@@ -63,7 +69,7 @@ class Runner:
 
     @property
     def runs_on_host_memory(self) -> bool:
-        """Whether kernels read and write CPU tensors, when the host asks for them."""
+        """Whether kernels run on this CPU, on its tensors, when the host asks for them."""
         return self.options.device == "emulator"
 
     def wait(self) -> None:

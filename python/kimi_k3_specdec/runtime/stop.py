@@ -4,13 +4,15 @@ What holds: behind every step each rank queues a copy of what its device has to 
 booked, and the ranks exchange their books without waiting: the vote of a step is looked at behind the next one. A rank
 that gives up in step n therefore stops all ranks behind step n + 1 where its report has arrived by the end of step n,
 as it always has in the emulator, and behind step n + 2 at the latest elsewhere. No token of step n may leave before the
-output rank has read its alarm words behind its last launch of step n: `tokens_may_leave`.
+output rank has read its alarm words behind its last launch of step n: `copy_alarms`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from .alarms import AlarmWords
 from .peer import Gathering, gather
 from .runner import Runner
 
@@ -35,6 +37,7 @@ class FailStop:
         """`executor`: `_native.Executor` of the runner's rank."""
         self._executor, self._runner = executor, runner
         self._vote: Gathering | None = None
+        self._words = None if runner.runs_on_host_memory else AlarmWords(runner.engine.addresses(runner.rank)["peer"])
 
     def after_step(self) -> None:
         """Once per step on every rank. Raises EngineStopped on every rank that is still there, at the same step."""
@@ -48,9 +51,14 @@ class FailStop:
         self._check()
         self._vote = Gathering(books, self._runner.group, self._runner.options.ranks)
 
-    def tokens_may_leave(self) -> bool:
-        """Whether no rank has told this one that it gave up in a step up to the last; behind the step's last launch."""
-        return not any(self._runner.engine.alarms(self._runner.rank))
+    def copy_alarms(self) -> Callable[[], bool]:
+        """Queues a copy of the alarm words to the calling thread's stream, beside that of the step's tokens. What it
+        returns is asked once both have arrived: whether no rank has told this one that it gave up, so that the tokens
+        may leave.
+        """
+        if self._words is not None:
+            return self._words.copy()
+        return lambda: not any(self._runner.engine.alarms(self._runner.rank))
 
     def _check(self) -> None:
         """Looks at the vote behind the step before."""
@@ -66,7 +74,7 @@ class FailStop:
 
     def _patience(self) -> float | None:
         """Seconds to wait for the other ranks' books: for ever while nothing is wrong here, as for any collective."""
-        is_wrong = self._executor.has_failed() or not self.tokens_may_leave() or self._runner.watcher.lost
+        is_wrong = self._executor.has_failed() or self._executor.is_alarmed() or self._runner.watcher.lost
         return self._runner.options.timeout_seconds if is_wrong else None
 
     def _told(self) -> list[list[int]]:

@@ -37,6 +37,7 @@ class VllmHost:
         self._kv_cache_config: Any = None
         self.publisher: Any = None
         self._rows, self._has_told = 0, False
+        self._executor: Any = None
         self._advice = Advice(vllm_config.scheduler_config.max_num_seqs * decode_rows(vllm_config))
 
     def _stop_early(self, decode: Any) -> None:
@@ -56,6 +57,8 @@ class VllmHost:
         if self._has_told:
             return
         self._has_told = True
+        if self.publisher is not None and self._executor is not None:
+            self.publisher.stop(self._executor.failed_waits())
         logger.error("%s", stopped)
         for line in (*stopped.details, f"hint: {stopped.hint}"):
             logger.error("rank %d: %s", self.rank, line)
@@ -75,6 +78,10 @@ class VllmHost:
     def is_capturing(self) -> bool:
         """Never without a GPU, whose driver must not be asked for then."""
         return self._is_gpu and torch.cuda.is_current_stream_capturing()
+
+    def stream(self) -> int | None:
+        """The current one of this thread; None without a GPU."""
+        return torch.cuda.current_stream().cuda_stream if self._is_gpu else None
 
     def attention_half(self, layer: int, positions: Tensor, prefix: Tensor, blocks: Tensor,
                        delta: Tensor | None) -> Tensor:
@@ -101,6 +108,7 @@ class VllmHost:
 
     def after_step(self, decode: Any) -> None:
         """The votes, then counters for the operator. Raises EngineStopped on every rank that is still there."""
+        self._executor = decode.executor
         try:
             decode.after_step()
         except EngineStopped as stopped:

@@ -33,7 +33,15 @@ COUNTERS = {
 }
 """Name -> help and label of the counters, which rank 0 tells for all: they are the same everywhere."""
 
-EPOCH = ("epoch", "Number of the last specialized step of each rank; they must not drift apart.", "rank")
+GAUGES = {
+    "epoch": "Number of the last specialized step of each rank; they must not drift apart.",
+    "failed_waits": "Waits of a rank's kernels that ended by time-out; the engine has stopped, or is about to.",
+}
+"""Name -> help of what each rank tells of itself, labelled with it."""
+
+
+NO_COUNTERS: dict[str, Any] = {"specialized": {}, "stock": {}, "padded_rows": 0}
+"""Before the first step."""
 
 
 def samples(counters: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -82,11 +90,10 @@ class FolderCollector:
                 for value, count in ranks[0]["counters"][name].items():
                     family.add_metric([value] if label else [], count)
                 yield family
-        if ranks:
-            name, text, label = EPOCH
-            family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
+        for name, text in GAUGES.items() if ranks else ():
+            family = GaugeMetricFamily(PREFIX + name, text, labels=["rank"])
             for rank, told in ranks.items():
-                family.add_metric([str(rank)], told["epoch"])
+                family.add_metric([str(rank)], told["gauges"][name])
             yield family
 
 
@@ -105,7 +112,13 @@ class Publisher:
 
     def publish(self, counters: dict[str, Any], epoch: int) -> None:
         """After a step; costs it next to nothing."""
-        self._told = counters, epoch
+        self._told = counters, {"epoch": epoch, "failed_waits": 0}
+
+    def stop(self, failed_waits: int) -> None:
+        """The engine stops: what is known now is written at once."""
+        counters, gauges = self._told or (NO_COUNTERS, {"epoch": 0})
+        self._told = counters, gauges | {"failed_waits": failed_waits}
+        self.flush()
 
     def _write_on(self) -> None:
         while not self._is_over.wait(PERIOD_SECONDS):
@@ -122,8 +135,8 @@ class Publisher:
         if told is None or told is self._written:
             return
         self._written = told
-        counters, epoch = told
-        text = {"counters": samples(counters), "epoch": epoch}
+        counters, gauges = told
+        text = {"counters": samples(counters), "gauges": gauges}
         if self._native is not None:
             self._native.tell(text)
         elif self._folder is not None:
@@ -143,8 +156,8 @@ class _NativeMetrics:
         self._rank = rank
         self._counters = {} if rank else {
             name: Counter(PREFIX + name, text, [label] if label else []) for name, (text, label) in COUNTERS.items()}
-        name, text, label = EPOCH
-        self._epoch = Gauge(PREFIX + name, text, [label], multiprocess_mode="livemax")
+        self._gauges = {name: Gauge(PREFIX + name, text, ["rank"], multiprocess_mode="livemax")
+                        for name, text in GAUGES.items()}
         self._seen: dict[tuple[str, str], int] = {}
 
     def tell(self, told: dict[str, Any]) -> None:
@@ -154,4 +167,5 @@ class _NativeMetrics:
                 child = counter.labels(value) if COUNTERS[name][1] else counter
                 child.inc(count - self._seen.get((name, value), 0))
                 self._seen[name, value] = count
-        self._epoch.labels(str(self._rank)).set(told["epoch"])
+        for name, gauge in self._gauges.items():
+            gauge.labels(str(self._rank)).set(told["gauges"][name])

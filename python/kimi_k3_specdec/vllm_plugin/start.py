@@ -29,11 +29,12 @@ def build(backbone: Any, vllm_config: Any, settings: Settings) -> tuple[Speciali
 
 def summary(decode: Any, settings: Settings) -> str:
     """Everything that was resolved, on one line."""
-    name = _native.geometry(settings.geometry, decode.host.ranks)["code_object"]
+    shard = _native.geometry(settings.geometry, decode.host.ranks)
+    name = shard["code_object"]
     entry = next(entry for entry in kernels.manifest()["objects"] if entry["name"] == name)
     runs = decode.executor.runs()
     config = settings.config
     return (f"Kimi-K3 specialized decode: device {settings.device}, geometry {settings.geometry}, "
             f"TP {decode.host.ranks}, {config.q} rows a request, widths {list(config.widths)}, "
             f"{len(decode.kinds)} layers in {len(runs)} launches a step {runs}, "
-            f"code object {name} {entry['sha256'][:12]}")
+            f"{shard['memory_bytes'] / 2**20:.1f} MiB a rank, code object {name} {entry['sha256'][:12]}")

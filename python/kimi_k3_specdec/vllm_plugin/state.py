@@ -1,19 +1,38 @@
-"""vLLM's model state of Kimi-K3, with our eyes on its caches and our guard behind its sampler."""
+"""vLLM's model state of Kimi-K3, with our eyes on its caches and graphs, and our guard behind its sampler."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from vllm.config.compilation import CUDAGraphMode
 from vllm.models.kimi_k3.amd.specialized_decode.model_state import KimiK3ModelState
 from vllm.v1.worker.gpu.async_utils import AsyncOutput
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
-from .output import GuardedMask, GuardedSampler
+from .output import GuardedMask, GuardedSampler, Objection
 
 
 class SpecializedModelState(KimiK3ModelState):
     """Upstream's builds the decode and prepares it for every binding of the caches."""
+
+    graph_metadata: dict[str, Any] | None = None
+    """The metadata that has just been made for a FULL graph."""
+
+    def prepare_attn(self, input_batch: Any, cudagraph_mode: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """vLLM's metadata of a step, or of a capture."""
+        metadata = super().prepare_attn(input_batch, cudagraph_mode, *args, **kwargs)
+        self.graph_metadata = metadata if cudagraph_mode == CUDAGraphMode.FULL else None
+        return metadata
+
+    def prepare_inputs(self, input_batch: Any, req_states: Any) -> dict[str, Any]:
+        """vLLM's inputs of a step, and of no capture: behind metadata for a FULL graph, that is replayed next."""
+        metadata, self.graph_metadata = self.graph_metadata, None
+        decode = self.language_model.specialized_decode
+        if metadata is not None and decode is not None:
+            self.language_model.specialized_host.see_step(input_batch.num_tokens_after_padding)
+            decode.begin_replay(metadata, input_batch.num_tokens_after_padding, input_batch.num_tokens)
+        return super().prepare_inputs(input_batch, req_states)
 
     def initialize_kv_cache(self, kv_cache_config: Any, block_tables: Any) -> None:
         """Called for each binding; the cache groups are read off its configuration."""
@@ -27,8 +46,8 @@ class SpecializedModelState(KimiK3ModelState):
         if stock is None:
             stock = sampler, self._rejection_sampler(sampler)
         own, rejection = stock
-        return (GuardedSampler(own, self._objection),
-                None if rejection is None else GuardedSampler(rejection, self._objection))
+        return (GuardedSampler(own, self._copy_alarms),
+                None if rejection is None else GuardedSampler(rejection, self._copy_alarms))
 
     def _rejection_sampler(self, sampler: Any) -> Any:
         """As vLLM makes it for a sampler of its own; watermarks, which it would also give it, are refused."""
@@ -38,14 +57,19 @@ class SpecializedModelState(KimiK3ModelState):
 
         return RejectionSampler(sampler, self.vllm_config.speculative_config, self.device)
 
-    def _objection(self) -> BaseException | None:
-        """Asked by the thread that resolves outputs, while the next step may be under way."""
+    def _copy_alarms(self) -> Objection:
+        """The objection is asked for by the thread that resolves outputs, while the next step may be under way."""
         fail_stop = self.language_model.specialized_decode.fail_stop
-        if fail_stop.tokens_may_leave():
-            return None
-        stopped = fail_stop.stopped()
-        self.language_model.specialized_host.tell(stopped)
-        return stopped
+        may_leave = fail_stop.copy_alarms()
+
+        def objection() -> BaseException | None:
+            if may_leave():
+                return None
+            stopped = fail_stop.stopped()
+            self.language_model.specialized_host.tell(stopped)
+            return stopped
+
+        return objection
 
 
 class _HeldBackError(RuntimeError):
@@ -57,7 +81,7 @@ def require_guard(device: torch.device) -> None:
     one = torch.ones(1, dtype=torch.int32, device=device)
     output = SamplerOutput(
         sampled_token_ids=one.view(1, 1), logprobs_tensors=None, num_nans=None, num_sampled=one,
-        num_rejected=torch.zeros_like(one), sampling_mask_tensors=GuardedMask(_HeldBackError, None))
+        num_rejected=torch.zeros_like(one), sampling_mask_tensors=GuardedMask(lambda: _HeldBackError, None))
     try:
         _resolve(output, device)
     except _HeldBackError:

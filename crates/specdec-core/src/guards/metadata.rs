@@ -41,7 +41,8 @@ pub fn state_group(
     let mut reasons = Vec::new();
     let mut row_stride = columns;
     if let Some(indices) = there(name, INDICES, indices, &[requests, columns], &mut reasons) {
-        if requests > 1 {
+        // Of a tensor with one row torch says any stride; the others hold for steps of more requests too.
+        if indices.shape.0[0] > 1 {
             row_stride = indices.stride(0);
         }
         if row_stride < columns || u32::try_from(row_stride).is_err() {
@@ -53,7 +54,7 @@ pub fn state_group(
         }
     }
     if let Some(counts) = there(name, COUNTS, counts, &[requests], &mut reasons) {
-        if requests > 1 && counts.stride(0) != 1 {
+        if counts.shape.0[0] > 1 && counts.stride(0) != 1 {
             reasons.push(stride(name, COUNTS, "request", counts.stride(0), "1".into()));
         }
     }

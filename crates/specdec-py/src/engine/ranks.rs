@@ -90,6 +90,15 @@ pub trait HostDevice: Device<Error: Raised> + Sized {
 
     /// What sets the abort words of these ranks.
     fn abort_words(engine: &Engine<Self>) -> PyResult<AbortWords>;
+
+    /// Queues to somebody else's stream from now on, where the device has such.
+    ///
+    /// # Safety
+    /// That of [`HipDevice::set_stream`].
+    unsafe fn set_stream(&mut self, _rank: Rank, _raw: usize) -> PyResult<()> {
+        let message = "this device has no streams but its own".into();
+        Err(error::refused(message, "make the ranks with `device=\"hip\"`"))
+    }
 }
 
 impl HostDevice for Emulator {
@@ -139,6 +148,11 @@ impl HostDevice for HipDevice {
             engine.device.pinned_word(address).map_err(|e| e.raised())
         };
         engine.members().map(word).collect::<PyResult<_>>().map(AbortWords::Pinned)
+    }
+
+    unsafe fn set_stream(&mut self, rank: Rank, raw: usize) -> PyResult<()> {
+        // SAFETY: the caller's contract.
+        unsafe { Self::set_stream(self, rank, raw) }.map_err(|e| e.raised())
     }
 }
 

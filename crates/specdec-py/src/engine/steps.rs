@@ -32,6 +32,16 @@ impl PyEngine {
         py.detach(|| on_engine!(self, engine => engine.run().map_err(error::engine)))
     }
 
+    /// Queues a rank's work to somebody else's stream from now on: `stream` is a `hipStream_t` of the rank's device, such
+    /// as torch's current one, and lives as long as this engine. Cheap while it stays the same. Raises `Refused` where
+    /// the device has no such streams.
+    fn set_stream(&self, rank: u8, stream: usize) -> PyResult<()> {
+        on_engine!(self, engine => {
+            // SAFETY: the caller's contract, stated above; a framework's graphs end before the engine does.
+            unsafe { HostDevice::set_stream(&mut engine.device, Rank(rank), stream) }
+        })
+    }
+
     /// A rank's epoch: the steps that its kernels have finished.
     fn epoch(&self, rank: u8) -> PyResult<u32> {
         on_engine!(self, engine => engine.epoch(Rank(rank)).map(|epoch| epoch.0).map_err(error::engine))
