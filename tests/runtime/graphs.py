@@ -97,8 +97,8 @@ class Metadata(Protocol):
         """For a graph of `width` rows: where replays have theirs."""
         ...
 
-    def replay(self, batch: Batch, width: int) -> dict[str, Any]:
-        """Of the batch padded to `width` rows, where the graph reads it."""
+    def announce(self, decode: SpecializedDecode, batch: Batch, width: int) -> None:
+        """Makes that of the batch padded to `width` rows, where the graph reads it, and announces the replay."""
         ...
 
     def memory(self) -> list[Tensor]:
@@ -215,8 +215,8 @@ class Model:
     def replay(self, batch: Batch, width: int) -> None:
         """A step padded to `width` rows."""
         assert self.framework is not None
-        rows = self.load(batch)
-        self.decode.begin_replay(self.metadata.replay(batch, width), width, rows)
+        self.load(batch)
+        self.metadata.announce(self.decode, batch, width)
         self.framework.launch(self.graphs[width])
         self.decode.after_step()
         self.framework.synchronize()

@@ -15,13 +15,17 @@ impl<D: Device> Engine<D> {
     /// a capture, a replay that saw old words, peer memory that is cached or not the peer's.
     pub fn self_test(&mut self) -> Result<(), EngineError<D::Error>> {
         let members: Vec<Rank> = self.members().collect();
+        // Kept until every rank has run: to give one back waits for its rank, and that for those that are not queued yet.
+        let mut graphs = Vec::with_capacity(members.len());
         for &rank in &members {
             self.begin_capture(rank)?;
             let launch = self.describe_self_test(rank)?;
             self.device.launch(rank, &launch)?;
-            let graph = self.end_capture(rank)?;
+            graphs.push((rank, self.end_capture(rank)?));
+        }
+        for (rank, graph) in &graphs {
             for _ in 0..SELF_TEST_STEPS {
-                self.replay(rank, &graph)?;
+                self.replay(*rank, graph)?;
             }
         }
         self.synchronize()?;
