@@ -60,13 +60,11 @@ def main() -> None:
     case = json.loads(Path(sys.argv[1]).read_text())
     out: dict[str, Any] = {}
     started = time.monotonic()
-    from vllm import LLM, EngineArgs
+    from vllm import LLM
 
     try:
-        if case.get("only_configure"):
-            out["config"] = repr(EngineArgs(**options(case)).create_engine_config())
-            return
         llm = LLM(**options(case))
+        out["config"] = repr(llm.llm_engine.vllm_config)
         out["start_seconds"] = time.monotonic() - started
         started = time.monotonic()
         if case.get("stream"):

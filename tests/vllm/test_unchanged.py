@@ -10,7 +10,9 @@ from typing import Any
 
 import engine
 import pytest
+import torch
 from rig import OURS, Rig
+from safetensors.torch import save_file
 
 pytestmark = pytest.mark.vllm
 
@@ -46,21 +48,39 @@ def test_kimi_k3_without_the_switch(rig: Rig, extra: dict[str, str]) -> None:
     assert not differences, "\n".join(differences)
 
 
-def llama(path: Path) -> str:
-    """A model of another kind, as far as its configuration."""
+def deepseek(path: Path) -> str:
+    """A tiny model of another kind, whose attention the stand-ins have too; its weights make tokens that differ."""
+    hidden, heads, nope, rope, value, latent, inner, vocab = 256, 2, 128, 64, 128, 512, 512, 512
     path.mkdir(exist_ok=True)
     (path / "config.json").write_text(json.dumps({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 128, "intermediate_size": 256,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 512,
-        "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"}))
+        "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": hidden,
+        "intermediate_size": inner, "moe_intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": heads,
+        "num_key_value_heads": heads, "kv_lora_rank": latent, "q_lora_rank": None, "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope, "v_head_dim": value, "n_routed_experts": 8, "n_shared_experts": 1,
+        "num_experts_per_tok": 2, "first_k_dense_replace": 2, "moe_layer_freq": 1, "vocab_size": vocab,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16", "hidden_act": "silu",
+        "tie_word_embeddings": False}))
+    shapes = {"model.embed_tokens": (vocab, hidden), "lm_head": (vocab, hidden), "model.norm": (hidden,)}
+    for layer in range(2):
+        own = {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,),
+               "self_attn.q_proj": (heads * (nope + rope), hidden),
+               "self_attn.kv_a_proj_with_mqa": (latent + rope, hidden), "self_attn.kv_a_layernorm": (latent,),
+               "self_attn.kv_b_proj": (heads * (nope + value), latent), "self_attn.o_proj": (hidden, heads * value),
+               "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in own.items()}
+    g = torch.Generator().manual_seed(0)
+    weights = {f"{name}.weight": torch.ones(shape) if len(shape) == 1 else
+               torch.randn(shape, generator=g) / shape[1] ** 0.5 for name, shape in shapes.items()}
+    save_file({name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}, path / "model.safetensors")
     return str(path)
 
 
 @pytest.mark.parametrize("extra", [{}, OURS], ids=["nothing said", "the switch is on"])
 def test_another_model(rig: Rig, extra: dict[str, str]) -> None:
-    """Its whole configuration, and every line of the log; the switch is Kimi-K3's, and nobody else's to refuse."""
-    ours, theirs = compare(rig, f"llama{len(extra)}", model=llama(rig.folder / "llama"), additional_config=extra,
-                           only_configure=True, arguments={"attention_backend": None})
+    """Its tokens, its configuration, every line of the log; the switch is Kimi-K3's, and nobody else's to refuse."""
+    ours, theirs = compare(rig, f"deepseek{len(extra)}", model=deepseek(rig.folder / "deepseek"), drafts=0,
+                           additional_config=extra, prompts=[[1, 2, 3, 4, 5], [7, 8, 9]])
+    assert ours.tokens == theirs.tokens and len(set(ours.tokens[0])) > 2
     assert masked(ours.answer["config"]) == masked(theirs.answer["config"])
     differences = list(difflib.unified_diff(masked(theirs.log), masked(ours.log), lineterm="", n=0))
     assert not differences, "\n".join(differences)

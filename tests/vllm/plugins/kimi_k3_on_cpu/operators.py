@@ -15,6 +15,8 @@ def install() -> None:
     _define(library, "init_cpu_memory_env(int[] nodes) -> ()", lambda nodes: None)
     _define(library, "mla_decode_kvcache(Tensor! out, Tensor query, Tensor kv_cache, float scale, "
                      "Tensor block_tables, Tensor seq_lens) -> ()", mla_decode)
+    _define(library, "rotary_embedding(Tensor positions, Tensor! query, Tensor!? key, int head_size, "
+                     "Tensor cos_sin_cache, bool is_neox) -> ()", rotate)
     torch.cpu._is_amx_tile_supported = lambda: False
     torch.cpu._is_avx512_bf16_supported = lambda: False
 
@@ -24,6 +26,20 @@ def _define(library: torch.library.Library, schema: str, function: object) -> No
     if not hasattr(torch.ops._C, name):
         library.define(schema)
         library.impl(name, function, "CompositeExplicitAutograd")
+
+
+def rotate(positions: Tensor, query: Tensor, key: Tensor | None, head_size: int, cos_sin_cache: Tensor,
+           is_neox: bool) -> None:
+    """Rotary embedding of [rows, heads * head_size] in place; a row of the cache is cosines, then sines."""
+    cos, sin = (part.unsqueeze(1) for part in cos_sin_cache[positions.flatten()].chunk(2, dim=-1))
+    for tensor in (query, key):
+        if tensor is None:
+            continue
+        heads = tensor.view(positions.numel(), -1, head_size)[..., : 2 * cos.shape[-1]]
+        halves = heads.unflatten(-1, (2, -1) if is_neox else (-1, 2)).unbind(-2 if is_neox else -1)
+        first, second = (half.clone() for half in halves)
+        halves[0].copy_(first * cos - second * sin)
+        halves[1].copy_(second * cos + first * sin)
 
 
 def mla_decode(out: Tensor, query: Tensor, kv_cache: Tensor, scale: float, block_tables: Tensor,
