@@ -41,14 +41,14 @@ BAR = 5.0
 
 
 class Gathering(stop.Gathering):
-    """What other ranks would have said: this rank's words under their numbers. No network is measured."""
+    """What other ranks would have said: this rank's books under their numbers. No network is measured."""
 
-    def wait(self, seconds: float | None = None) -> list[list[int]]:
+    def wait(self, seconds: float | None = None) -> bytes:
         """By rank."""
-        books = super().wait(seconds)
-        for rank, words in enumerate(books):
-            words[0] = rank
-        return books
+        books = bytearray(super().wait(seconds))
+        for rank in range(RANKS):
+            books[rank * len(books) // RANKS] = rank
+        return bytes(books)
 
 
 class Bench:
@@ -209,7 +209,7 @@ def measure(requests: int, q: int, seconds: float) -> dict[str, Any]:
         bench.decode.plan(bench.positions[:1], None)
 
     def vote() -> None:
-        stop.Gathering([0] * 12, bench.group, RANKS).wait()
+        stop.Gathering(bytes(48), bench.group, RANKS).wait()
 
     times = in_turns({"step": bench.step, "vote": vote, "stock": stock, "plain": plain.step}, seconds)
     return {"requests": requests, "rows": requests * q, "layers": NUM_LAYERS,

@@ -144,8 +144,8 @@ class Replayed:
             graph, captured = self.graphs[width][rank]
             self.executors[rank].replay(graph, captured, live_rows or width, kv, fixed)
 
-    def books(self, *, run: bool = True) -> list[list[int]]:
-        """Every rank's words for the vote, with the reports of what has been queued if that is `run`."""
+    def books(self, *, run: bool = True) -> list[bytes]:
+        """Every rank's for the vote, with the reports of what has been queued if that is `run`."""
         books = [executor.after_step() for executor in self.executors]
         if run:
             self.engine.run()
@@ -155,7 +155,7 @@ class Replayed:
     def verdict(self, *, run: bool = True) -> bool:
         """Whether all ranks may go on; all say the same."""
         books = self.books(run=run)
-        verdicts = {executor.verdict(books) for executor in self.executors}
+        verdicts = {executor.verdict(b"".join(books)) for executor in self.executors}
         assert len(verdicts) == 1
         return verdicts.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -237,10 +238,10 @@ def test_ranks_whose_books_differ(word: int, change: int, message: str) -> None:
     """The same verdict on both, by what one rank's words say."""
     replayed = Replayed(World(Shape(2, 1, 2), LAYERS))
     replayed.replay(2)
-    books = replayed.books()
-    assert all(executor.verdict(books) for executor in replayed.executors)
-    books[1][word] += change
-    assert not any(executor.verdict(books) for executor in replayed.executors)
+    books = array("I", b"".join(replayed.books()))
+    assert all(executor.verdict(books.tobytes()) for executor in replayed.executors)
+    books[len(books) // 2 + word] += change
+    assert not any(executor.verdict(books.tobytes()) for executor in replayed.executors)
     for executor in replayed.executors:
         assert message in executor.diagnosis([], [])["sentence"]
         with pytest.raises(_native.StepStopped):

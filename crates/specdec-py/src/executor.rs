@@ -1,9 +1,10 @@
 //! `Executor`: one rank's steps, from the facts of vLLM's forward to launches and votes.
 
+use std::mem::size_of;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use specdec_core::abi::{FailureRecord, StateGroup};
 use specdec_core::encode::Encode;
 use specdec_core::engine::Activations;
@@ -22,6 +23,8 @@ use crate::error::{self, Raised};
 const TOLD_RECORDS: usize = 4;
 /// Words of one: rank and workgroup, then the record.
 const FAILURE_WORDS: usize = 10;
+/// Bytes of one rank's books.
+const REPORT_BYTES: usize = size_of::<[u32; REPORT_WORDS]>();
 
 /// One rank's executor, over an engine of the same process.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Executor", frozen)]
@@ -256,24 +259,38 @@ impl PyExecutor {
         })
     }
 
-    /// Queues the last step's report, books those that have arrived, and returns this rank's books as words for the
-    /// vote; None before the first binding.
-    fn after_step(&self, py: Python<'_>) -> PyResult<Option<Vec<u32>>> {
+    /// Queues the last step's report, books those that have arrived, and returns this rank's books for the vote,
+    /// bytes as many as every rank's; None before the first binding.
+    fn after_step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let report = on_engine!(self.engine.borrow(py), engine => {
             self.state().executor.after_step(engine).map_err(failed)
         })?;
-        Ok(report.map(|report| report.to_words().to_vec()))
+        Ok(report.map(|report| {
+            let mut bytes = [0; REPORT_BYTES];
+            let words = report.to_words();
+            bytes
+                .chunks_exact_mut(size_of::<u32>())
+                .zip(words)
+                .for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
+            PyBytes::new(py, &bytes)
+        }))
     }
 
-    /// Whether all ranks may go on, from every rank's words; False stops this one too, and `diagnosis` says why.
-    fn verdict(&self, reports: Vec<Vec<u32>>) -> PyResult<bool> {
-        let mut books = Vec::new();
-        for words in reports {
-            let words: [u32; REPORT_WORDS] = words.try_into().map_err(|_| {
-                error::refused("a rank's books have another length".into(), "run one version everywhere")
-            })?;
-            books.push(RankReport::from_words(words));
+    /// Whether all ranks may go on, from every rank's books, one behind the other; False stops this one too, and
+    /// `diagnosis` says why.
+    fn verdict(&self, reports: &[u8]) -> PyResult<bool> {
+        if !reports.len().is_multiple_of(REPORT_BYTES) {
+            let message = format!("{} bytes are no ranks' books of {REPORT_BYTES}", reports.len());
+            return Err(error::refused(message, "run one version everywhere"));
         }
+        let book = |bytes: &[u8]| {
+            let mut words = [0; REPORT_WORDS];
+            for (word, at) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u32>())) {
+                *word = u32::from_le_bytes([at[0], at[1], at[2], at[3]]);
+            }
+            RankReport::from_words(words)
+        };
+        let books: Vec<_> = reports.chunks_exact(REPORT_BYTES).map(book).collect();
         let mut state = self.state();
         state.verdict = state.executor.verdict(&books).err();
         Ok(state.verdict.is_none())

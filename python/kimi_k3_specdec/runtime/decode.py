@@ -74,7 +74,7 @@ def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core:
 
     `index`: of the run in the step; `needs_core`: it begins behind an MLA layer's attention, which vLLM runs.
     """
-    attention_half, launch = decode.host.attention_half, decode.executor.launch
+    attention_half, launch, places = decode.host.attention_half, decode.executor.launch, decode.places
 
     def run(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
         core_address, has_delta = 0, delta is not None
@@ -83,9 +83,7 @@ def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core:
             core = attention_half(layer, positions, prefix, blocks, delta)
             core_address, has_delta = core.data_ptr(), False
         out = torch.empty_like(prefix) if delta is None else delta
-        row_stride, block_stride, _ = blocks.stride()
-        launch(index, prefix.data_ptr(), blocks.data_ptr(), row_stride, block_stride, out.data_ptr(), core_address,
-               has_delta)
+        launch(index, *places.of(prefix, blocks), out.data_ptr(), core_address, has_delta)
         return prefix, blocks, out
 
     return run
@@ -108,6 +106,29 @@ def _staged_launch_of(decode: SpecializedDecode, index: int, layer: int, held: S
         return prefix, blocks, out
 
     return run
+
+
+class Places:
+    """Where the residuals of a step are: all of its launches take the same, so torch is asked once."""
+
+    __slots__ = ("_blocks", "_known", "_prefix")
+
+    def __init__(self) -> None:
+        """Nowhere yet."""
+        self.forget()
+
+    def forget(self) -> None:
+        """A step begins: tensors that are the same objects may have moved."""
+        self._prefix = self._blocks = None
+        self._known = (0, 0, 0, 0)
+
+    def of(self, prefix: Tensor, blocks: Tensor) -> tuple[int, int, int, int]:
+        """Addresses of both, and the strides of a row and of a block."""
+        if prefix is not self._prefix or blocks is not self._blocks:
+            row_stride, block_stride, _ = blocks.stride()
+            self._prefix, self._blocks = prefix, blocks
+            self._known = prefix.data_ptr(), blocks.data_ptr(), row_stride, block_stride
+        return self._known
 
 
 class SpecializedDecode:
@@ -145,6 +166,7 @@ class SpecializedDecode:
         self._has_warned = False
         self._graphs: dict[int, tuple[int, list[Where]] | None] = {}
         """By width, what its captured graph is known by and where it reads metadata; None: vLLM's layers ran."""
+        self.places = Places()
         self._plan_anew()
         logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
                     "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
@@ -247,6 +269,7 @@ class SpecializedDecode:
         its caches without `prepare_kv`.
         """
         self._follow_stream()
+        self.places.forget()
         context, is_capture = self.host.forward_context(), self.host.is_capturing()
         mode, kind, counts, metadata = 0, NO_DICT, NO_COUNTS, None
         if context is not None:

@@ -7,6 +7,7 @@ enters.
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -55,23 +56,28 @@ def barrier(group: torch.distributed.ProcessGroup | None) -> None:
 
 def gather(numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> list[list[int]]:
     """Every rank's `numbers`, as many on each, by rank; 32 bits each, without sign."""
-    return Gathering(numbers, group, ranks).wait()
+    words, count = array("I"), len(numbers)
+    words.frombytes(Gathering(array("I", numbers).tobytes(), group, ranks).wait())
+    return [words[first : first + count].tolist() for first in range(0, len(words), count)]
 
 
 class Gathering:
     """`gather`, begun; nobody waits until `wait`."""
 
-    def __init__(self, numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> None:
-        """Every rank begins the same gatherings in the same order."""
-        own = torch.tensor(numbers, dtype=torch.int64)
-        self._all, self._count, self._work = own, len(numbers), None
+    def __init__(self, own: bytes, group: torch.distributed.ProcessGroup | None, ranks: int) -> None:
+        """As many bytes on every rank, which begins the same gatherings in the same order."""
+        self._all, self._work = bytearray(own), None
         if group is not None:
+            part = torch.frombuffer(self._all, dtype=torch.uint8)
+            self._all = bytearray(ranks * len(own))
             # One dimension: gloo hands out the parts in the input's shape.
-            self._all = torch.empty(ranks * len(numbers), dtype=torch.int64)
-            self._work = torch.distributed.all_gather_into_tensor(self._all, own, group=group, async_op=True)
+            whole = torch.frombuffer(self._all, dtype=torch.uint8)
+            self._work = torch.distributed.all_gather_into_tensor(whole, part, group=group, async_op=True)
 
-    def wait(self, seconds: float | None = None) -> list[list[int]]:
-        """By rank. Raises RuntimeError if a rank has gone, TimeoutError if not all are here in so many seconds."""
+    def wait(self, seconds: float | None = None) -> bytes:
+        """Every rank's, by rank, one behind the other. Raises RuntimeError if a rank has gone, TimeoutError if not all
+        are here in so many seconds.
+        """
         if self._work is not None:
             deadline = None if seconds is None else time.monotonic() + seconds
             while deadline is not None and not self._work.is_completed():
@@ -79,7 +85,7 @@ class Gathering:
                     raise TimeoutError(f"not all ranks are here after {seconds:.1f} s")
                 time.sleep(POLL_SECONDS)
             self._work.wait()
-        return self._all.view(-1, self._count).tolist()
+        return bytes(self._all)
 
 
 class PeerBuffer:

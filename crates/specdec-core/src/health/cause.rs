@@ -87,9 +87,13 @@ fn blamed(failures: &[Failure], which: impl Fn(&Failure) -> bool) -> Option<Rank
     named.iter().max_by_key(|rank| (blamers(*rank), std::cmp::Reverse(*rank)))
 }
 
-/// The newest word of a rank that any wait for it has seen.
+/// How far a rank is known to have come: the newest word of it that any wait has seen; else what it waited for itself.
 pub(super) fn last_seen(failures: &[Failure], rank: Rank, wanted: Tag) -> Option<Tag> {
     let seen = failures.iter().filter(|f| f.waited_for() == Some(rank)).map(|f| f.record.seen);
-    let tags = seen.filter(|seen| *seen != 0 && *seen != POISON_TAG).map(Tag);
-    tags.max_by_key(|tag| (steps_between(wanted, *tag), tag.layer()))
+    let reached = failures.iter().filter(|f| f.rank == rank && f.waited_for().is_some()).map(|f| f.record.wanted);
+    let newest = |words: &mut dyn Iterator<Item = u32>| {
+        let tags = words.filter(|word| *word != 0 && *word != POISON_TAG).map(Tag);
+        tags.max_by_key(|tag| (steps_between(wanted, *tag), tag.layer()))
+    };
+    newest(&mut { seen }).or_else(|| newest(&mut { reached }))
 }
