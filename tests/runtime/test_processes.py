@@ -100,8 +100,8 @@ def test_stale_metadata_is_found_before_anything_is_written(ranks_as_processes: 
 
 @pytest.mark.parametrize("launches", [0, 6])
 def test_a_store_that_a_wait_needs_is_missed(launches: int, ranks_as_processes: Started) -> None:
-    """Never stored, and stored two steps later: three launches are a step. On a busy machine the other rank's records may
-    come too late to tell where it was.
+    """Never stored, and stored two steps later: three launches are a step. On a busy machine the other rank's records
+    may come too late to tell where it was.
     """
     ended, prepared = ranks_as_processes({1: injections.LoseStore(1, launches=launches)})
     for sentence in stopped(ended, prepared, 1, survivors=(0, 1)):

@@ -60,6 +60,13 @@ def test_tokens_are_held_back_where_reports_are_late(rig: Rig) -> None:
     check(rig, stalled(rig, "late", KIMI_K3_ON_CPU_LATE="1"))
 
 
+def test_a_vllm_that_goes_past_the_guard_does_not_start(rig: Rig) -> None:
+    """At start-up an output with an alarm must raise."""
+    outcome = rig.run("maskless", additional_config=OURS, variables={"KIMI_K3_ON_CPU_MASKLESS": "1"})
+    assert "tokens" not in outcome.answer
+    assert "hands out tokens without asking for their sampling mask" in outcome.error
+
+
 def test_nothing_else_would_hold_them(rig: Rig) -> None:
     """Without the guard the failed step's tokens leave, and they are wrong: so the two tests above can fail."""
     seen = stalled(rig, "unguarded", KIMI_K3_ON_CPU_LATE="1", KIMI_K3_ON_CPU_UNGUARDED="1").seen

@@ -10,6 +10,8 @@ STALL_VARIABLE = "KIMI_K3_ON_CPU_STALL"
 """`{"rank": r, "step": n, "seconds": s}`: rank r stalls in its n-th specialized step."""
 LATE_VARIABLE, UNGUARDED_VARIABLE = "KIMI_K3_ON_CPU_LATE", "KIMI_K3_ON_CPU_UNGUARDED"
 """No rank stops in the step in which it fails, as where reports arrive late; and no output is guarded."""
+MASKLESS_VARIABLE = "KIMI_K3_ON_CPU_MASKLESS"
+"""vLLM hands out tokens without a look at their sampling mask, as another version might."""
 
 TICKS_PER_SECOND = 100_000_000
 INSTRUCTION, OCCURRENCE = "s_barrier", 40
@@ -24,6 +26,16 @@ def install() -> None:
         from kimi_k3_specdec.vllm_plugin.host import VllmHost
 
         VllmHost._stop_early = lambda self, decode: None
+    if os.environ.get(MASKLESS_VARIABLE):
+        from vllm.v1.worker.gpu.async_utils import AsyncOutput
+
+        stock = AsyncOutput.__init__
+
+        def without_mask(self: Any, model_runner_output: Any, sampler_output: Any, *args: Any, **kwargs: Any) -> None:
+            sampler_output.sampling_mask_tensors = None
+            stock(self, model_runner_output, sampler_output, *args, **kwargs)
+
+        AsyncOutput.__init__ = without_mask
     if os.environ.get(UNGUARDED_VARIABLE):
         from kimi_k3_specdec.vllm_plugin import state
         from kimi_k3_specdec.vllm_plugin.output import GuardedSampler
