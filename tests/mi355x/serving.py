@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -90,14 +91,14 @@ class Server:
             thread.join()
         return [answer for answer in answers if answer is not None]
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, seconds: float) -> None:
         """Raises AssertionError with the log where it does not come up."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
                 self.get("/health")
                 return
-            time.sleep(1)
+            time.sleep(0.5)
         raise AssertionError(self.log[-6000:])
 
 
@@ -149,7 +150,7 @@ def workers(parent: int) -> dict[int, int]:
     found, children = {}, [parent]
     while children:
         pid = children.pop()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it may end meanwhile
             for task in Path(f"/proc/{pid}/task").iterdir():
                 children += map(int, (task / "children").read_text().split())
             name = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -163,6 +164,13 @@ def stop_rank(parent: int, rank: int) -> int:
     pid = workers(parent)[rank]
     os.kill(pid, signal.SIGSTOP)
     return pid
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -181,7 +189,7 @@ def serving(deployment: Deployment, folder: Path, port: int) -> Iterator[Server]
         process = subprocess.Popen(deployment.command(port), stdout=file, stderr=subprocess.STDOUT)
     try:
         server = Server(port, process, log)
-        server.wait_until_ready()
+        server.wait_until_ready(START_SECONDS)
         yield server
     finally:
         process.terminate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -32,16 +31,9 @@ WIDTHS = ((1, 3), (1, 7), (1, 15), (2, 3), (2, 7), (4, 3), (8, 1))
 WAIT_SECONDS, SLACK_SECONDS = 3, 15
 
 
-def port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def answers(deployment: Deployment, folder: Path) -> tuple[list[Answer], dict[str, dict[str, float]]]:
     """Every prompt's, and our metrics behind them."""
-    with serving.serving(deployment, folder, port()) as server:
+    with serving.serving(deployment, folder, serving.free_port()) as server:
         found = [answer for first in range(0, len(PROMPTS), deployment.requests)
                  for answer in server.ask(PROMPTS[first : first + deployment.requests], TOKENS)]
         time.sleep(1)
@@ -67,7 +59,7 @@ def test_tokens_are_those_of_vllms_own_decode(model: str, tmp_path: Path, reques
 def test_a_rank_that_stands_still_stops_all(model: str, tmp_path: Path) -> None:
     """The client has an error soon, no token that differs, and the log names the rank."""
     deployment = Deployment(model, OURS, 1, 3, DRAFTER)
-    with serving.serving(deployment, tmp_path, port()) as server:
+    with serving.serving(deployment, tmp_path, serving.free_port()) as server:
         [right] = server.ask(PROMPTS[:1], TOKENS)
         stopped = serving.stop_rank(server.process.pid, 5)
         began = time.monotonic()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,43 +12,27 @@ from typing import Any
 import engine
 import environment
 
+from mi355x.serving import Server as AnyServer
+from mi355x.serving import free_port
+
 START_SECONDS, STOP_SECONDS = 240, 60
 
 
-class Server:
+class Server(AnyServer):
     """One that answers."""
 
-    def __init__(self, folder: Path, case: dict[str, Any], port: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
         """`process`: the front end."""
-        self.folder, self.case, self.port, self.process = folder, case, port, process
+        super().__init__(port, process, folder / "log")
+        self.folder = folder
 
-    @property
-    def log(self) -> str:
-        """Of all of its processes."""
-        return (self.folder / "log").read_text(errors="replace")
-
-    def get(self, path: str) -> str:
-        """A page."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-            return answer.read().decode()
-
-    def ask(self) -> list[dict[str, Any]]:
-        """Every prompt at once, by OpenAI's client: `seen`, and `error` if one ended the stream."""
+    def ask_case(self) -> list[dict[str, Any]]:
+        """Every prompt of its case at once, by OpenAI's client: `seen`, and `error` if one ended the stream."""
         answer = self.folder / "asked.json"
         command = [environment.python(), engine.HERE / "ask.py", self.port, self.folder / "case.json", answer]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
         assert answer.exists(), done.stderr + self.log[-6000:]
         return json.loads(answer.read_text())
-
-    def wait_until_ready(self) -> None:
-        """Raises AssertionError with the log where it does not come up."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-                self.get("/health")
-                return
-            time.sleep(0.5)
-        raise AssertionError(self.log[-6000:])
 
 
 def arguments(case: dict[str, Any], port: int) -> list[str]:
@@ -66,13 +46,6 @@ def arguments(case: dict[str, Any], port: int) -> list[str]:
         "--additional-config", json.dumps(case.get("additional_config", {}))]
 
 
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 @contextlib.contextmanager
 def serving(folder: Path, case: dict[str, Any]) -> Iterator[Server]:
     """A server from its first answer on; it and all of its processes end with the block."""
@@ -84,8 +57,8 @@ def serving(folder: Path, case: dict[str, Any]) -> Iterator[Server]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
     try:
-        made = Server(folder, case, port, process)
-        made.wait_until_ready()
+        made = Server(folder, port, process)
+        made.wait_until_ready(START_SECONDS)
         yield made
     finally:
         process.terminate()
