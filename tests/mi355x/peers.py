@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from kimi_k3_specdec import _native, kernels
+
+
+def hip_library() -> Path:
+    """The library that the driver loads."""
+    return Path(json.loads(_native.probe_hip())["library"]["loaded"])
 
 
 def exchange(geometry: str, ranks: int, library: Path | None = None) -> list[int]:

@@ -17,11 +17,13 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 OURS, STOCK = "latency_specialized", "auto"
 PREFIX = "kimi_k3_specdec_"
-START_SECONDS, STOP_SECONDS = 3600, 120
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,25 @@ class Answer:
 
 
 class Server:
-    """One that answers."""
+    """A front end, started, and its processes."""
 
-    def __init__(self, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-        """`process`: the front end."""
-        self.port, self.process, self._log = port, process, log
+    start_seconds, stop_seconds = 3600, 120
+
+    def __init__(self, command: list[str], port: int, log: Path, variables: dict[str, str] | None = None) -> None:
+        """`command` serves on `port`; `variables`: its environment, None: this one's."""
+        self.port, self._log = port, log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(command, env=variables, stdout=file, stderr=subprocess.STDOUT)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """From its first answer on; it ends with the block. Raises AssertionError with the log where none comes."""
+        try:
+            self.wait_until_ready()
+            yield self
+        finally:
+            self.process.terminate()
+            self.process.wait(self.stop_seconds)
 
     @property
     def log(self) -> str:
@@ -91,9 +107,9 @@ class Server:
             thread.join()
         return [answer for answer in answers if answer is not None]
 
-    def wait_until_ready(self, seconds: float) -> None:
+    def wait_until_ready(self) -> None:
         """Raises AssertionError with the log where it does not come up."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self.start_seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
                 self.get("/health")
@@ -181,16 +197,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-@contextlib.contextmanager
-def serving(deployment: Deployment, folder: Path, port: int) -> Iterator[Server]:
-    """A server from its first answer on; it ends with the block."""
-    log = folder / f"{deployment.backend}-{deployment.requests}-{deployment.tokens}.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(deployment.command(port), stdout=file, stderr=subprocess.STDOUT)
-    try:
-        server = Server(port, process, log)
-        server.wait_until_ready(START_SECONDS)
-        yield server
-    finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+def serving(deployment: Deployment, folder: Path) -> contextlib.AbstractContextManager[Server]:
+    """A server of the deployment from its first answer on; it ends with the block."""
+    log, port = folder / f"{deployment.backend}-{deployment.requests}-{deployment.tokens}.log", free_port()
+    return Server(deployment.command(port), port, log).running()

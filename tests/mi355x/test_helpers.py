@@ -24,8 +24,10 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from hip import hip
 from mi355x.facts import devices, why_not
+from mi355x.peers import hip_library
 found = devices(hip)
-print(json.dumps({"count": len(found), "first": vars(found[0]), "why_not": why_not(hip)}))
+print(json.dumps({"count": len(found), "first": vars(found[0]), "why_not": why_not(hip),
+                  "library": str(hip_library())}))
 """
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -47,6 +49,7 @@ def test_eight_whole_gpus_are_the_machine(tmp_path: Path) -> None:
     assert found["why_not"] == [] and found["count"] == 8
     assert (found["first"]["units"], found["first"]["lds_bytes"], found["first"]["wave"]) == (256, 163_840, 64)
     assert "gfx950" in found["first"]["name"] and found["first"]["pci"].count(":") == 2
+    assert Path(found["library"]).samefile(tmp_path / "lib" / "libamdhip64.so"), "ours loads the same"
 
 
 def test_two_are_none(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ WAIT_SECONDS, SLACK_SECONDS = 3, 15
 
 def answers(deployment: Deployment, folder: Path) -> tuple[list[Answer], dict[str, dict[str, float]]]:
     """Every prompt's, and our metrics behind them."""
-    with serving.serving(deployment, folder, serving.free_port()) as server:
+    with serving.serving(deployment, folder) as server:
         found = [answer for first in range(0, len(PROMPTS), deployment.requests)
                  for answer in server.ask(PROMPTS[first : first + deployment.requests], TOKENS)]
         time.sleep(1)
@@ -59,7 +59,7 @@ def test_tokens_are_those_of_vllms_own_decode(model: str, tmp_path: Path, reques
 def test_a_rank_that_stands_still_stops_all(model: str, tmp_path: Path) -> None:
     """The client has an error soon, no token that differs, and the log names the rank."""
     deployment = Deployment(model, OURS, 1, 3, DRAFTER)
-    with serving.serving(deployment, tmp_path, serving.free_port()) as server:
+    with serving.serving(deployment, tmp_path) as server:
         [right] = server.ask(PROMPTS[:1], TOKENS)
         stopped = serving.stop_rank(server.process.pid, 5)
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,3 +70,14 @@ class Buffers:
         """Padded."""
         self._stage(batch, self.slots)
         return self._of(len(batch.requests), width // Q, self.slots)
+
+
+def padded_batches(steps: int, *, eager_every: int = 0) -> Iterator[tuple[Batch, int | None]]:
+    """Batches of one to four requests for graphs of two and of four, each with its graph's width; every so many-th is
+    to run eagerly.
+    """
+    g = torch.Generator().manual_seed(1)
+    for number in range(steps):
+        live = 1 + number % REQUESTS
+        is_eager = eager_every and number % eager_every == eager_every - 1
+        yield graphs.draw(live, REQUESTS, Q, g), None if is_eager else Q * (2 if live <= 2 else REQUESTS)

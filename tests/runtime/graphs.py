@@ -7,6 +7,7 @@ own builders, or a stand-in of theirs.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,6 +203,8 @@ class Model:
         rows = self.load(batch)
         self.forward(self.metadata.eager(batch), rows)
         self.decode.after_step()
+        if self.framework is not None:
+            self.framework.synchronize()
 
     def capture(self, width: int) -> None:
         """The graph of a width, behind a step that warms up, as vLLM makes it."""
@@ -227,6 +230,19 @@ class Model:
                if not torch.equal(as_bytes(self.activations[name][:rows]), as_bytes(other.activations[name][:rows]))]
         return out + [f"states of layer {layer}" for layer, own in self.states.items()
                       if not torch.equal(as_bytes(own.pages), as_bytes(other.states[layer].pages))]
+
+
+def compare(model: Model, eager: Model, batches: Iterable[tuple[Batch, int | None]]) -> dict[int, list[str]]:
+    """What differs behind which step: `model` replays each batch in the graph of the width beside it, or runs it
+    eagerly where that is None; `eager` runs all of them eagerly.
+    """
+    differences = {}
+    for step, (batch, width) in enumerate(batches):
+        model.run(batch) if width is None else model.replay(batch, width)
+        eager.run(batch)
+        if found := model.differences(eager, len(batch.requests) * model.q):
+            differences[step] = found
+    return differences
 
 
 def draw(live: int, requests: int, q: int, g: torch.Generator) -> Batch:

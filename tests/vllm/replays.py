@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ from kimi_k3_specdec.decoding.slots import NUM_GROUPS, group_of  # noqa: E402
 from kimi_k3_specdec.reference.geometry import NANO  # noqa: E402
 from kimi_k3_specdec.vllm_plugin.state import SpecializedModelState  # noqa: E402
 from runtime import graphs  # noqa: E402
-from runtime.graphs import Batch, Model, draw  # noqa: E402
+from runtime.graphs import Batch, Model, compare, draw  # noqa: E402
 
 REQUESTS, Q, STEPS = 4, 4, 24
 CPU = torch.device("cpu")
@@ -152,32 +153,29 @@ class VllmModel(Model):
             super().forward(metadata, width)
 
 
+def batches() -> Iterator[tuple[Batch, int | None]]:
+    """Of one to four requests, with the width of any graph that holds them; every sixth is to run eagerly."""
+    g = torch.Generator().manual_seed(1)
+    for step in range(STEPS):
+        live = 1 + step % REQUESTS
+        batch, width = draw(live, REQUESTS, Q, g), Q * int(torch.randint(live, REQUESTS + 1, (), generator=g))
+        yield batch, None if step % 6 == 5 else width
+
+
 def main() -> None:
     """Writes how many steps were compared, and what differed in which."""
     checkpoint, library, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     fake_hip.reset(library, 1, {})
-    config, g = configuration(checkpoint), torch.Generator().manual_seed(1)
+    config = configuration(checkpoint)
     metadata = [VllmMetadata(config) for _ in range(2)]
     eager = VllmModel(metadata[0], REQUESTS, Q, metadata[0].num_slots)
     replayed = VllmModel(metadata[1], REQUESTS, Q, metadata[1].num_slots, library)
     for requests in range(1, REQUESTS + 1):
         replayed.capture(requests * Q)
-    differences = {}
-    for step in range(STEPS):
-        live = 1 + step % REQUESTS
-        batch = draw(live, REQUESTS, Q, g)
-        width = Q * int(torch.randint(live, REQUESTS + 1, (), generator=g))
-        if step % 6 == 5:
-            replayed.run(batch)
-            replayed.framework.synchronize()
-        else:
-            replayed.replay(batch, width)
-        eager.run(batch)
-        if found := replayed.differences(eager, live * Q):
-            differences[step] = found
+    differences = compare(replayed, eager, batches())
     counters = replayed.decode.counters()
     replayed.close()
-    eager.decode.close()
+    eager.close()
     out.write_text(json.dumps({"steps": STEPS, "differences": differences, "counters": counters}))
 
 

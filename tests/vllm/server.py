@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,20 @@ import environment
 from mi355x.serving import Server as AnyServer
 from mi355x.serving import free_port
 
-START_SECONDS, STOP_SECONDS = 240, 60
-
 
 class Server(AnyServer):
-    """One that answers."""
+    """One of the rig, with a folder of its own."""
 
-    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
-        """`process`: the front end."""
-        super().__init__(port, process, folder / "log")
-        self.folder = folder
+    start_seconds, stop_seconds = 240, 60
+
+    def __init__(self, folder: Path, case: dict[str, Any]) -> None:
+        """Starts it; its case lies in `folder` for `ask.py`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "case.json").write_text(json.dumps(case))
+        self.folder, port = folder, free_port()
+        command = [str(environment.python()), "-m", "vllm.entrypoints.cli.main", *arguments(case, port)]
+        variables = engine.variables(folder, case | {"processes": True}, with_ours=True)
+        super().__init__(command, port, folder / "log", variables)
 
     def ask_case(self) -> list[dict[str, Any]]:
         """Every prompt of its case at once, by OpenAI's client: `seen`, and `error` if one ended the stream."""
@@ -44,22 +46,3 @@ def arguments(case: dict[str, Any], port: int) -> list[str]:
         "--max-num-seqs", "2", "--enforce-eager", "--dtype", "bfloat16", "--kv-cache-memory-bytes", str(64 << 20),
         "--attention-backend", "CPU_MLA", "--no-enable-prefix-caching", "--speculative-config", json.dumps(speculation),
         "--additional-config", json.dumps(case.get("additional_config", {}))]
-
-
-@contextlib.contextmanager
-def serving(folder: Path, case: dict[str, Any]) -> Iterator[Server]:
-    """A server from its first answer on; it and all of its processes end with the block."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "case.json").write_text(json.dumps(case))
-    port = free_port()
-    command = [str(environment.python()), "-m", "vllm.entrypoints.cli.main", *arguments(case, port)]
-    variables = engine.variables(folder, case | {"processes": True}, with_ours=True)
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        made = Server(folder, port, process)
-        made.wait_until_ready(START_SECONDS)
-        yield made
-    finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)

@@ -20,7 +20,7 @@ WITHIN_SECONDS = 30
 def test_streams_have_the_same_tokens_and_metrics_show(rig: Rig) -> None:
     """Two clients at once."""
     case = rig.case | {"additional_config": OURS, "variables": rig.known(1)}
-    with server.serving(rig.folder / "served", case) as served:
+    with server.Server(rig.folder / "served", case).running() as served:
         answers = served.ask_case()
         assert [answer["seen"] for answer in answers] == rig.stock(1), served.log[-6000:]
         assert [answer["finish_reason"] for answer in answers] == ["length", "length"]
@@ -35,7 +35,7 @@ def test_streams_have_the_same_tokens_and_metrics_show(rig: Rig) -> None:
 def test_a_stalled_rank_ends_in_an_error(rig: Rig) -> None:
     """The clients have the tokens of the steps before, an error soon, and no process is left."""
     case = rig.case | {"ranks": 2, "additional_config": OURS, "variables": {"KIMI_K3_ON_CPU_STALL": json.dumps(STALL)}}
-    with server.serving(rig.folder / "stalled-server", case) as served:
+    with server.Server(rig.folder / "stalled-server", case).running() as served:
         started = time.monotonic()
         answers = served.ask_case()
         assert time.monotonic() - started < WITHIN_SECONDS

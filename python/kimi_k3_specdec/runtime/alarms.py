@@ -29,10 +29,9 @@ def view(address: int, words: int, device: torch.device) -> Tensor:
 class AlarmWords:
     """The words at the start of a rank's peer memory, into which every rank writes when it gives up."""
 
-    def __init__(self, address: int, device: torch.device | None = None) -> None:
-        """`device`: whose memory it is; None: the current GPU, or the CPU where torch has none."""
-        known = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-        self._words = view(address, _native.MAX_RANKS, device or known)
+    def __init__(self, address: int, device: torch.device) -> None:
+        """`device`: whose memory it is."""
+        self._words = view(address, _native.MAX_RANKS, device)
 
     def copy(self) -> Callable[[], bool]:
         """Queues a copy to the current stream; what it returns says, once that has passed, whether all words are 0."""

@@ -174,7 +174,8 @@ class SpecializedDecode:
     def _plan_anew(self) -> None:
         """The executor from the device's step number on, and what stands in for the layers."""
         self.executor = self.runner.call(self._make_executor, "planning")
-        self.fail_stop = FailStop(self.executor, self.runner)
+        (weight, _), *_ = self._pointers[0]
+        self.fail_stop = FailStop(self.executor, self.runner, weight.device)
         self._steps = {width: Step(width, self._stand_ins(width)) for width in self.config.widths}
 
     def _make_executor(self) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .alarms import AlarmWords
 from .peer import Gathering, gather
 from .runner import Runner
@@ -33,11 +35,13 @@ class EngineStopped(RuntimeError):
 class FailStop:
     """Votes of one rank, step by step."""
 
-    def __init__(self, executor: Any, runner: Runner) -> None:
-        """`executor`: `_native.Executor` of the runner's rank."""
+    def __init__(self, executor: Any, runner: Runner, device: torch.device) -> None:
+        """`executor`: `_native.Executor` of the runner's rank; `device`: where torch keeps this rank's tensors."""
         self._executor, self._runner = executor, runner
         self._vote: Gathering | None = None
-        self._words = None if runner.runs_on_host_memory else AlarmWords(runner.engine.addresses(runner.rank)["peer"])
+        self._words = None
+        if not runner.runs_on_host_memory:
+            self._words = AlarmWords(runner.engine.addresses(runner.rank)["peer"], device)
 
     def after_step(self) -> None:
         """Once per step on every rank. Raises EngineStopped on every rank that is still there, at the same step."""

@@ -37,7 +37,6 @@ class VllmHost:
         self._kv_cache_config: Any = None
         self.publisher: Any = None
         self._rows, self._has_told = 0, False
-        self._executor: Any = None
         self._advice = Advice(vllm_config.scheduler_config.max_num_seqs * decode_rows(vllm_config))
 
     def _stop_early(self, decode: Any) -> None:
@@ -46,19 +45,19 @@ class VllmHost:
         The output rank raises, rather than to wait for the others in vLLM's own collectives: one may hang.
         """
         if self.rank != OUTPUT_RANK:
-            self.tell(EngineStopped(decode.executor.diagnosis([], [])))
+            self.tell(decode, EngineStopped(decode.executor.diagnosis([], [])))
             return
         stopped = decode.fail_stop.stopped()
-        self.tell(stopped)
+        self.tell(decode, stopped)
         raise stopped
 
-    def tell(self, stopped: EngineStopped) -> None:
+    def tell(self, decode: Any, stopped: EngineStopped) -> None:
         """This rank's account of a stop, once, in its log: vLLM shows a user the first rank's error alone."""
         if self._has_told:
             return
         self._has_told = True
-        if self.publisher is not None and self._executor is not None:
-            self.publisher.stop(self._executor.failed_waits())
+        if self.publisher is not None:
+            self.publisher.stop(decode.executor.failed_waits())
         logger.error("%s", stopped)
         for line in (*stopped.details, f"hint: {stopped.hint}"):
             logger.error("rank %d: %s", self.rank, line)
@@ -108,11 +107,10 @@ class VllmHost:
 
     def after_step(self, decode: Any) -> None:
         """The votes, then counters for the operator. Raises EngineStopped on every rank that is still there."""
-        self._executor = decode.executor
         try:
             decode.after_step()
         except EngineStopped as stopped:
-            self.tell(stopped)
+            self.tell(decode, stopped)
             raise
         if decode.executor.has_failed():
             self._stop_early(decode)

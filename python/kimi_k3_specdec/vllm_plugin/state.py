@@ -59,14 +59,14 @@ class SpecializedModelState(KimiK3ModelState):
 
     def _copy_alarms(self) -> Objection:
         """The objection is asked for by the thread that resolves outputs, while the next step may be under way."""
-        fail_stop = self.language_model.specialized_decode.fail_stop
-        may_leave = fail_stop.copy_alarms()
+        decode, host = self.language_model.specialized_decode, self.language_model.specialized_host
+        may_leave = decode.fail_stop.copy_alarms()
 
         def objection() -> BaseException | None:
             if may_leave():
                 return None
-            stopped = fail_stop.stopped()
-            self.language_model.specialized_host.tell(stopped)
+            stopped = decode.fail_stop.stopped()
+            host.tell(decode, stopped)
             return stopped
 
         return objection
