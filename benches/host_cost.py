@@ -25,7 +25,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from kimi_k3_specdec import _native  # noqa: E402
-from kimi_k3_specdec.runtime import WHOLE, DecodeConfig, stop  # noqa: E402
+from kimi_k3_specdec.runtime import WHOLE, DecodeConfig  # noqa: E402
 from kimi_k3_specdec.runtime.decode import SpecializedDecode  # noqa: E402
 from kimi_k3_specdec.runtime.host import FinalSettings  # noqa: E402
 from runtime import loaded  # noqa: E402
@@ -38,17 +38,6 @@ NUM_GROUPS = 3
 """Cache groups of the KDA layers."""
 BAR = 5.0
 """The plain loop's time over ours must be at least this."""
-
-
-class Gathering(stop.Gathering):
-    """What other ranks would have said: this rank's books under their numbers. No network is measured."""
-
-    def wait(self, seconds: float | None = None) -> bytes:
-        """By rank."""
-        books = bytearray(super().wait(seconds))
-        for rank in range(RANKS):
-            books[rank * len(books) // RANKS] = rank
-        return bytes(books)
 
 
 class Bench:
@@ -73,6 +62,8 @@ class Bench:
         self.decode = SpecializedDecode(self.backbone, DecodeConfig(q, max_num_seqs=requests), self, device="null",
                                         geometry="k3")
         self.decode.prepare_kv()
+        handle = self.decode.runner.board.handle()
+        self._others = [(rank, _native.Board.join(handle, rank)) for rank in range(1, RANKS)]
 
     def _metadata(self) -> SimpleNamespace:
         """One cache group's, as vLLM's builder makes it for a pure verify step."""
@@ -121,9 +112,16 @@ class Bench:
                 prefix, blocks, delta = layer(positions, prefix, blocks, delta)
 
     def step(self) -> None:
-        """The forward and what `compute_logits` calls behind it, the vote without its network."""
+        """The forward and what `compute_logits` calls behind it."""
         self.forward()
         self.decode.after_step()
+
+    def others(self) -> None:
+        """The other ranks' part of this rank's last vote: the same books under their numbers."""
+        self.books = self.decode.executor.after_step()
+        for rank, board in self._others:
+            board.collect()
+            board.cast(bytes([rank]) + self.books[1:])
 
 
 def backbone(q: int) -> SimpleNamespace:
@@ -187,16 +185,19 @@ class PlainLoop:
                 prefix.shape[0], blocks.shape[1], number, 1e-5, bench.rank)
 
 
-def in_turns(functions: dict[str, Callable[[], None]], seconds: float) -> dict[str, float]:
-    """Median microseconds of one call of each, measured by turns of a few calls."""
+def in_turns(functions: dict[str, tuple[Callable[[], None], Callable[[], None]]], seconds: float) -> dict[str, float]:
+    """Median microseconds of one call of each, by turns of a few calls; what is beside it runs behind each, untimed."""
     calls, samples = 10, {name: [] for name in functions}
     ends = time.perf_counter() + seconds
     while time.perf_counter() < ends:
-        for name, function in functions.items():
-            started = time.perf_counter()
+        for name, (function, behind) in functions.items():
+            spent = 0.0
             for _ in range(calls):
+                started = time.perf_counter()
                 function()
-            samples[name].append((time.perf_counter() - started) / calls * 1e6)
+                spent += time.perf_counter() - started
+                behind()
+            samples[name].append(spent / calls * 1e6)
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
@@ -204,25 +205,34 @@ def measure(requests: int, q: int, seconds: float) -> dict[str, Any]:
     """All figures of one step shape."""
     bench = Bench(requests, q)
     plain = PlainLoop(bench)
+    board = bench.decode.runner.board
+
+    def vote() -> None:
+        board.collect()
+        board.cast(bench.books)
 
     def stock() -> None:
         bench.decode.plan(bench.positions[:1], None)
 
-    def vote() -> None:
-        stop.Gathering(bytes(48), bench.group, RANKS).wait()
+    def nothing() -> None:
+        pass
 
-    times = in_turns({"step": bench.step, "vote": vote, "stock": stock, "plain": plain.step}, seconds)
+    step = bench.step, bench.others
+    times = in_turns({"step": step, "vote": (vote, bench.others), "stock": (stock, nothing),
+                      "plain": (plain.step, nothing)}, seconds)
     return {"requests": requests, "rows": requests * q, "layers": NUM_LAYERS,
             "launches": len(bench.decode.executor.runs()), "plain_launches": plain.launches,
-            "step_us": times["step"], "vote_us": times["vote"], "stock_plan_us": times["stock"],
-            "plain_us": times["plain"], "ratio": times["plain"] / times["step"]}
+            "step_us": times["step"], "step_alone_us": in_turns({"step": step}, seconds / 4)["step"],
+            "vote_us": times["vote"], "stock_plan_us": times["stock"], "plain_us": times["plain"],
+            "ratio": times["plain"] / times["step"]}
 
 
 def table(found: dict[str, Any]) -> str:
     """The figures for people."""
     rows = [
         (f"a step: plan, {found['layers']} layers, {found['launches']} launches, after_step", found["step_us"]),
-        ("of that the exchange of books, without its network", found["vote_us"]),
+        ("the same alone, its code and data in the caches", found["step_alone_us"]),
+        ("of that the vote of all ranks", found["vote_us"]),
         ("a step that stays stock: plan", found["stock_plan_us"]),
         (f"a plain loop of {found['plain_launches']} launches", found["plain_us"]),
     ]
@@ -240,7 +250,6 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("fake", rank=0, world_size=RANKS, store=FakeStore())
-    stop.Gathering = Gathering
     found = measure(options.requests, options.rows_per_request, options.seconds)
     found["profile"] = _native.build_info()["profile"]
     print(json.dumps(found, indent=1) if options.json else table(found))

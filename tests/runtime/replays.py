@@ -122,9 +122,9 @@ class Replayed:
         """A run of the planned step, over the world's tensors."""
         world, blocks = self.world, self.world.blocks[rank]
         run = self.executors[rank].runs()[index]
-        self.executors[rank].launch(
-            index, world.prefix[rank].data_ptr(), blocks.data_ptr(), blocks.stride(0), blocks.stride(1),
-            world.delta[rank].data_ptr(), world.core[rank].data_ptr(), has_delta(world, run))
+        self.executors[rank].set_residuals(world.prefix[rank].data_ptr(), blocks.data_ptr(), blocks.stride(0),
+                                           blocks.stride(1), world.delta[rank].data_ptr())
+        self.executors[rank].launch(index, world.core[rank].data_ptr(), has_delta(world, run))
 
     def capture(self, rank: int, width: int) -> tuple[int, int]:
         """Graph numbers: the executor's and the engine's."""

@@ -139,11 +139,12 @@ fn steps(criterion: &mut Criterion) {
             ledger.report(epoch, black_box(behind(epoch))).unwrap();
         });
     });
-    criterion.bench_function("vote of 8 ranks: to words, from words, fold", |bencher| {
+    criterion.bench_function("vote of 8 ranks: to bytes, from bytes, fold", |bencher| {
         let ledger = Built::new(Epoch(0)).bind(POINTERS);
         bencher.iter(|| {
-            let votes: [RankReport; MAX_RANKS as usize] =
-                std::array::from_fn(|rank| RankReport::from_words(black_box(ledger.vote(Rank(rank as u8)).to_words())));
+            let votes: [RankReport; MAX_RANKS as usize] = std::array::from_fn(|rank| {
+                RankReport::from_bytes(black_box(&ledger.vote(Rank(rank as u8)).to_bytes()))
+            });
             fold(&votes, MAX_RANKS).unwrap();
         });
     });

@@ -154,8 +154,19 @@ fn a_dead_process_comes_before_everything_that_followed_from_it() {
         "the process of rank 1 ended: rank 0 waited for its attention_out of stage o_proj, row 5, columns 18 to 19, at layer \
          3, stage mlp_dots of step 41, where it was last seen 2 steps earlier, at layer 3"
     );
-    let found = told(&[], |incident| incident.verdict = Some(Divergence::Missing(ranks(&[0, 1]))));
+    let found = told(&[], |incident| incident.missing = ranks(&[0, 1]));
     assert_eq!((found.culprit, found.sentence.as_str()), (Some(Rank(0)), "the processes of ranks 0 and 1 ended"));
+}
+
+#[test]
+fn silence_is_named_where_no_record_says_more() {
+    let silent = |incident: &mut Incident| incident.verdict = Some(Divergence::Missing(ranks(&[1])));
+    let found = told(&[], silent);
+    assert_eq!((found.culprit, found.sentence.as_str()), (Some(Rank(1)), "rank 1 gave no books for the last step"));
+    let found = told(&[wait(0, 1, FailureReason::Timeout, Stage::MlpDots, tag(41, 2))], silent);
+    assert!(found.sentence.starts_with("rank 1 is stuck or late: rank 0 waited"), "{}", found.sentence);
+    let found = told(&[wait(0, 1, FailureReason::Poison, Stage::MlpDots, tag(41, 2))], silent);
+    assert!(found.sentence.starts_with("rank 1 gave up and hangs: rank 0 waited"), "{}", found.sentence);
 }
 
 #[test]

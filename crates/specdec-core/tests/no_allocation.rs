@@ -62,9 +62,9 @@ fn a_step_allocates_nothing() {
         counters.count_specialized(Rows(8), Rows(4));
         let report = DeviceReport { epoch: epoch.next(), failed: None, step_word: epoch.0 };
         ledger.report(epoch, report).unwrap();
-        let words = ledger.vote(Rank(0)).to_words();
+        let bytes = ledger.vote(Rank(0)).to_bytes();
         let votes: [RankReport; MAX_RANKS as usize] =
-            std::array::from_fn(|rank| RankReport { rank: Rank(rank as u8), ..RankReport::from_words(words) });
+            std::array::from_fn(|rank| RankReport { rank: Rank(rank as u8), ..RankReport::from_bytes(&bytes) });
         fold(&votes, MAX_RANKS).unwrap();
         // A verdict that ranks differ is made without allocating, too: only its text is a string.
         let mut others = votes;

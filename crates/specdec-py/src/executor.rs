@@ -1,6 +1,5 @@
 //! `Executor`: one rank's steps, from the facts of vLLM's forward to launches and votes.
 
-use std::mem::size_of;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
@@ -13,7 +12,7 @@ use specdec_core::health::{Diagnosis, Failure, Reason};
 use specdec_core::ids::{Cta, DeviceAddress, Layer, Rank, Rows};
 use specdec_core::plan::{GraphMode, KvBinding, LayerSet, Metadata, Planner, StepFacts, StockReason, VerifyCounts};
 use specdec_core::replay::{
-    Divergence, Fingerprint, GraphId, LedgerError, Pointers, RankReport, RankSet, REPORT_WORDS,
+    Divergence, Fingerprint, GraphId, LedgerError, Pointers, RankReport, RankSet, REPORT_BYTES,
 };
 
 use crate::engine::{on_device, on_engine, Linked, PyEngine, Ranks};
@@ -23,8 +22,6 @@ use crate::error::{self, Raised};
 const TOLD_RECORDS: usize = 4;
 /// Words of one: rank and workgroup, then the record.
 const FAILURE_WORDS: usize = 10;
-/// Bytes of one rank's books.
-const REPORT_BYTES: usize = size_of::<[u32; REPORT_WORDS]>();
 
 /// One rank's executor, over an engine of the same process.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Executor", frozen)]
@@ -39,6 +36,8 @@ struct State {
     pointers: Pointers,
     is_bound: bool,
     outputs_read: LayerSet,
+    /// Those of the planned step, once told.
+    residuals: Option<Activations>,
     verdict: Option<Divergence>,
 }
 
@@ -99,6 +98,7 @@ impl PyExecutor {
             pointers: Pointers { kv: nothing, fixed: nothing },
             is_bound: false,
             outputs_read,
+            residuals: None,
             verdict: None,
         };
         Ok(Self { engine, rank: Rank(rank), state: Mutex::new(state) })
@@ -144,6 +144,7 @@ impl PyExecutor {
     ) -> PyResult<Option<usize>> {
         let mut state = self.state();
         let state = &mut *state;
+        state.residuals = None;
         let (num_prefills, num_decodes, num_spec_decodes, rows_per_request, uniform_rows) = counts;
         let now = Pointers { kv: Fingerprint(kv), fixed: Fingerprint(fixed) };
         let binding = match state.executor.generation().filter(|_| state.is_bound) {
@@ -188,31 +189,30 @@ impl PyExecutor {
         self.state().executor.last_graph().map(|graph| graph.0)
     }
 
-    /// Queues a run of the planned step, by its place among the step's runs. Addresses in bytes, strides in elements.
-    #[expect(clippy::too_many_arguments, reason = "positional: called for every run of every step")]
-    fn launch(
-        &self,
-        py: Python<'_>,
-        index: usize,
-        prefix: u64,
-        blocks: u64,
-        blocks_row_stride: u32,
-        block_stride: u32,
-        delta: u64,
-        core: u64,
-        has_delta: bool,
-    ) -> PyResult<()> {
-        let activations = Activations {
+    /// Where the residuals of the planned step are, until told otherwise. Addresses in bytes, strides in elements.
+    fn set_residuals(&self, prefix: u64, blocks: u64, blocks_row_stride: u32, block_stride: u32, delta: u64) {
+        self.state().residuals = Some(Activations {
             prefix: DeviceAddress(prefix),
             blocks: DeviceAddress(blocks),
             blocks_row_stride,
             block_stride,
             delta: DeviceAddress(delta),
-            core: DeviceAddress(core),
-            has_delta,
-        };
+            core: DeviceAddress(0),
+            has_delta: false,
+        });
+    }
+
+    /// Queues a run of the planned step, by its place among the step's runs. `core`: address of the attention's output
+    /// that it begins behind, or 0; `has_delta`: whether its first layer adds the delta that is there.
+    fn launch(&self, py: Python<'_>, index: usize, core: u64, has_delta: bool) -> PyResult<()> {
         on_engine!(self.engine.borrow(py), engine => {
-            self.state().executor.launch(engine, index, &activations).map_err(failed)
+            let state = &mut *self.state();
+            let residuals = state.residuals.ok_or_else(|| error::refused(
+                "a run is launched over residuals that are not known".into(),
+                "call `set_residuals` in every planned step, before its first launch",
+            ))?;
+            let activations = Activations { core: DeviceAddress(core), has_delta, ..residuals };
+            state.executor.launch(engine, index, &activations).map_err(failed)
         })
     }
 
@@ -265,35 +265,26 @@ impl PyExecutor {
         let report = on_engine!(self.engine.borrow(py), engine => {
             self.state().executor.after_step(engine).map_err(failed)
         })?;
-        Ok(report.map(|report| {
-            let mut bytes = [0; REPORT_BYTES];
-            let words = report.to_words();
-            bytes
-                .chunks_exact_mut(size_of::<u32>())
-                .zip(words)
-                .for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
-            PyBytes::new(py, &bytes)
-        }))
+        Ok(report.map(|report| PyBytes::new(py, &report.to_bytes())))
     }
 
     /// Whether all ranks may go on, from every rank's books, one behind the other; False stops this one too, and
-    /// `diagnosis` says why.
+    /// `diagnosis` says why. Raises `Refused`.
     fn verdict(&self, reports: &[u8]) -> PyResult<bool> {
-        if !reports.len().is_multiple_of(REPORT_BYTES) {
+        let books = reports.chunks_exact(REPORT_BYTES);
+        if !books.remainder().is_empty() {
             let message = format!("{} bytes are no ranks' books of {REPORT_BYTES}", reports.len());
             return Err(error::refused(message, "run one version everywhere"));
         }
-        let book = |bytes: &[u8]| {
-            let mut words = [0; REPORT_WORDS];
-            for (word, at) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u32>())) {
-                *word = u32::from_le_bytes([at[0], at[1], at[2], at[3]]);
-            }
-            RankReport::from_words(words)
-        };
-        let books: Vec<_> = reports.chunks_exact(REPORT_BYTES).map(book).collect();
+        let books: Vec<_> = books.filter_map(|book| book.first_chunk().map(RankReport::from_bytes)).collect();
         let mut state = self.state();
         state.verdict = state.executor.verdict(&books).err();
         Ok(state.verdict.is_none())
+    }
+
+    /// Ranks whose books have not come in time: `diagnosis` names them if nothing else says more.
+    fn miss(&self, ranks: Vec<u8>) {
+        self.state().verdict = Some(Divergence::Missing(ranks.into_iter().map(Rank).collect()));
     }
 
     /// Whether this rank's own books do not add up, or its device has failed.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "PyO3 hands over arguments that it has made")]
 
+mod board;
 mod config;
 mod counts;
 mod doctor;
@@ -21,6 +22,7 @@ mod statistics;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use specdec_core::abi::{self, ABI_HASH};
+use specdec_core::device::PEER_HANDLE_BYTES;
 
 /// What this extension was built from and how: `version`, `abi_hash` as the kernels' header writes it, cargo's
 /// `profile`, and `debug_assertions`.
@@ -52,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add(name, value)?;
     }
+    module.add("PEER_HANDLE_BYTES", PEER_HANDLE_BYTES)?;
     config::add_constants(module)?;
     counts::add_constants(module)?;
     guards::add_constants(module)?;
@@ -59,8 +62,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MachineError", py.get_type::<error::MachineError>())?;
     module.add("StepStopped", py.get_type::<error::StepStopped>())?;
     module.add("DeviceFailure", py.get_type::<error::DeviceFailure>())?;
+    module.add_class::<board::PyBoard>()?;
     module.add_class::<engine::PyUnlinked>()?;
     module.add_class::<engine::PyEngine>()?;
+    module.add_class::<engine::PyAbort>()?;
     module.add_class::<executor::PyExecutor>()?;
     module.add_class::<emulator::PyMachine>()?;
     module.add_class::<guards::PyCheckedModel>()?;

@@ -63,9 +63,8 @@ class Step:
         self.width, self.layer = width, stand_ins.get
 
 
-def _inside(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
+def _inside(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor) -> Residuals:
     """A layer that an earlier one's launch has run already."""
-    assert delta is not None
     return prefix, blocks, delta
 
 
@@ -74,7 +73,7 @@ def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core:
 
     `index`: of the run in the step; `needs_core`: it begins behind an MLA layer's attention, which vLLM runs.
     """
-    attention_half, launch, places = decode.host.attention_half, decode.executor.launch, decode.places
+    attention_half, launch, known = decode.host.attention_half, decode.executor.launch, decode.residuals
 
     def run(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
         core_address, has_delta = 0, delta is not None
@@ -83,7 +82,9 @@ def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core:
             core = attention_half(layer, positions, prefix, blocks, delta)
             core_address, has_delta = core.data_ptr(), False
         out = torch.empty_like(prefix) if delta is None else delta
-        launch(index, *places.of(prefix, blocks), out.data_ptr(), core_address, has_delta)
+        if prefix is not known.prefix or blocks is not known.blocks or out is not known.delta:
+            known.tell(decode.executor, prefix, blocks, out)
+        launch(index, core_address, has_delta)
         return prefix, blocks, out
 
     return run
@@ -91,15 +92,15 @@ def _launch_of(decode: SpecializedDecode, index: int, layer: int, *, needs_core:
 
 def _staged_launch_of(decode: SpecializedDecode, index: int, layer: int, held: Staging, *, needs_core: bool) -> Layer:
     """The same over memory that the emulator knows, where it runs at once."""
-    launch = decode.executor.launch
+    executor, known = decode.executor, decode.residuals
 
     def run(positions: Tensor, prefix: Tensor, blocks: Tensor, delta: Tensor | None) -> Residuals:
         core, has_delta = None, delta is not None
         if needs_core:
             core, has_delta = decode.host.attention_half(layer, positions, prefix, blocks, delta), False
         held.fill(prefix, blocks, delta if has_delta else None, core)
-        launch(index, held.prefix.data_ptr(), held.blocks.data_ptr(), held.blocks.stride(0), held.blocks.stride(1),
-               held.delta.data_ptr(), held.core.data_ptr(), has_delta)
+        known.tell(executor, held.prefix, held.blocks, held.delta)
+        executor.launch(index, held.core.data_ptr(), has_delta)
         decode.runner.wait()
         out = torch.empty_like(prefix) if delta is None else delta
         held.give(prefix, blocks, out)
@@ -108,27 +109,24 @@ def _staged_launch_of(decode: SpecializedDecode, index: int, layer: int, held: S
     return run
 
 
-class Places:
-    """Where the residuals of a step are: all of its launches take the same, so torch is asked once."""
+class ToldResiduals:
+    """The residuals that the executor was told of: all launches of a step have the same, so torch is asked once."""
 
-    __slots__ = ("_blocks", "_known", "_prefix")
+    __slots__ = ("blocks", "delta", "prefix")
 
     def __init__(self) -> None:
-        """Nowhere yet."""
+        """None yet."""
         self.forget()
 
     def forget(self) -> None:
         """A step begins: tensors that are the same objects may have moved."""
-        self._prefix = self._blocks = None
-        self._known = (0, 0, 0, 0)
+        self.prefix = self.blocks = self.delta = None
 
-    def of(self, prefix: Tensor, blocks: Tensor) -> tuple[int, int, int, int]:
-        """Addresses of both, and the strides of a row and of a block."""
-        if prefix is not self._prefix or blocks is not self._blocks:
-            row_stride, block_stride, _ = blocks.stride()
-            self._prefix, self._blocks = prefix, blocks
-            self._known = prefix.data_ptr(), blocks.data_ptr(), row_stride, block_stride
-        return self._known
+    def tell(self, executor: Any, prefix: Tensor, blocks: Tensor, delta: Tensor) -> None:
+        """From now on the launches of the step have these."""
+        row_stride, block_stride, _ = blocks.stride()
+        executor.set_residuals(prefix.data_ptr(), blocks.data_ptr(), row_stride, block_stride, delta.data_ptr())
+        self.prefix, self.blocks, self.delta = prefix, blocks, delta
 
 
 class SpecializedDecode:
@@ -161,12 +159,15 @@ class SpecializedDecode:
         self._told: dict[int, tuple[Any, tuple[int, int, int]]] = {}
         self._kv: Any = None
         self._kv_word = self._fixed_word = self._looked_at = 0
-        self._pointers = [[(tensor, tensor.data_ptr()) for tensor in self._tensors(layer).values()]
-                          for layer in self.kinds]
+        tensors = [self._tensors(layer).values() for layer in self.kinds]
+        self._pointers = [([tensor.data_ptr for tensor in own], [tensor.data_ptr() for tensor in own])
+                          for own in tensors]
+        """By layer, what gives its weights' addresses, and the addresses that were checked."""
+        self._weights_device = next(iter(tensors[0])).device
         self._has_warned = False
         self._graphs: dict[int, tuple[int, list[Where]] | None] = {}
         """By width, what its captured graph is known by and where it reads metadata; None: vLLM's layers ran."""
-        self.places = Places()
+        self.residuals = ToldResiduals()
         self._plan_anew()
         logger.info("Kimi-K3 specialized decode: %d layers in %d launches a step, widths %s; other steps run vLLM's "
                     "decode", len(self.kinds), len(self.executor.runs()), list(config.widths))
@@ -174,8 +175,7 @@ class SpecializedDecode:
     def _plan_anew(self) -> None:
         """The executor from the device's step number on, and what stands in for the layers."""
         self.executor = self.runner.call(self._make_executor, "planning")
-        (weight, _), *_ = self._pointers[0]
-        self.fail_stop = FailStop(self.executor, self.runner, weight.device)
+        self.fail_stop = FailStop(self.executor, self.runner, self._weights_device)
         self._steps = {width: Step(width, self._stand_ins(width)) for width in self.config.widths}
 
     def _make_executor(self) -> Any:
@@ -262,7 +262,8 @@ class SpecializedDecode:
     def _fixed_now(self) -> int:
         """The fingerprint of the weights, or another number if one has moved; one layer a step is looked at."""
         layer = self._looked_at = (self._looked_at + 1) % len(self._pointers)
-        has_moved = any(tensor.data_ptr() != address for tensor, address in self._pointers[layer])
+        ask, checked = self._pointers[layer]
+        has_moved = [address() for address in ask] != checked
         return ~self._fixed_word & (1 << 64) - 1 if has_moved else self._fixed_word
 
     def plan(self, positions: Tensor, intermediate_tensors: Any) -> Step | None:
@@ -270,7 +271,7 @@ class SpecializedDecode:
         its caches without `prepare_kv`.
         """
         self._follow_stream()
-        self.places.forget()
+        self.residuals.forget()
         context, is_capture = self.host.forward_context(), self.host.is_capturing()
         mode, kind, counts, metadata = 0, NO_DICT, NO_COUNTS, None
         if context is not None:

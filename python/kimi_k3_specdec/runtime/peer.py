@@ -7,17 +7,28 @@ enters.
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed
 
+from .. import _native
+
 Value = TypeVar("Value")
 
 POLL_SECONDS = 0.001
 """Between two looks at a collective that may not end."""
+
+_kept: list[Any] = []
+"""The last collective. Gloo's thread would else drop it last, and with it tensors of Python's: behind the interpreter's
+end, where that needs what is no more, the process would abort."""
+
+
+def _end(work: Any) -> None:
+    """Waits for a collective that has been begun."""
+    work.wait()
+    _kept[:] = [work]
 
 
 def tp_agree(ok: bool, group: torch.distributed.ProcessGroup | None) -> bool:
@@ -28,7 +39,7 @@ def tp_agree(ok: bool, group: torch.distributed.ProcessGroup | None) -> bool:
     if group is None:
         return bool(ok)
     vote = torch.tensor([int(ok)], dtype=torch.int32)
-    torch.distributed.all_reduce(vote, op=torch.distributed.ReduceOp.MIN, group=group)
+    _end(torch.distributed.all_reduce(vote, op=torch.distributed.ReduceOp.MIN, group=group, async_op=True))
     return bool(vote.item())
 
 
@@ -54,38 +65,35 @@ def barrier(group: torch.distributed.ProcessGroup | None) -> None:
         torch.distributed.barrier(group)
 
 
-def gather(numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int) -> list[list[int]]:
-    """Every rank's `numbers`, as many on each, by rank; 32 bits each, without sign."""
-    words, count = array("I"), len(numbers)
-    words.frombytes(Gathering(array("I", numbers).tobytes(), group, ranks).wait())
-    return [words[first : first + count].tolist() for first in range(0, len(words), count)]
+def gather(numbers: list[int], group: torch.distributed.ProcessGroup | None, ranks: int,
+           seconds: float | None = None) -> list[list[int]]:
+    """Every rank's `numbers`, as many on each, by rank. Raises RuntimeError if a rank has gone, TimeoutError if not all
+    are here in so many seconds.
+    """
+    if group is None:
+        return [numbers]
+    part = torch.tensor(numbers, dtype=torch.int64)
+    # One dimension: gloo hands out the parts in the input's shape.
+    whole = torch.empty(ranks * len(numbers), dtype=torch.int64)
+    work = torch.distributed.all_gather_into_tensor(whole, part, group=group, async_op=True)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while deadline is not None and not work.is_completed():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not all ranks are here after {seconds:.1f} s")
+        time.sleep(POLL_SECONDS)
+    _end(work)
+    return whole.view(ranks, -1).tolist()
 
 
-class Gathering:
-    """`gather`, begun; nobody waits until `wait`."""
-
-    def __init__(self, own: bytes, group: torch.distributed.ProcessGroup | None, ranks: int) -> None:
-        """As many bytes on every rank, which begins the same gatherings in the same order."""
-        self._all, self._work = bytearray(own), None
-        if group is not None:
-            part = torch.frombuffer(self._all, dtype=torch.uint8)
-            self._all = bytearray(ranks * len(own))
-            # One dimension: gloo hands out the parts in the input's shape.
-            whole = torch.frombuffer(self._all, dtype=torch.uint8)
-            self._work = torch.distributed.all_gather_into_tensor(whole, part, group=group, async_op=True)
-
-    def wait(self, seconds: float | None = None) -> bytes:
-        """Every rank's, by rank, one behind the other. Raises RuntimeError if a rank has gone, TimeoutError if not all
-        are here in so many seconds.
-        """
-        if self._work is not None:
-            deadline = None if seconds is None else time.monotonic() + seconds
-            while deadline is not None and not self._work.is_completed():
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not all ranks are here after {seconds:.1f} s")
-                time.sleep(POLL_SECONDS)
-            self._work.wait()
-        return bytes(self._all)
+def votes(rank: int, ranks: int, group: torch.distributed.ProcessGroup | None) -> Any:
+    """This rank's place at the group's board (`_native.Board`). Collective; raises RuntimeError on every rank if one
+    cannot make or reach it.
+    """
+    what = "setting up the ranks' votes"
+    board = agreed(lambda: _native.Board.create(ranks) if rank == 0 else None, group, what)
+    own = bytes(_native.PEER_HANDLE_BYTES) if board is None else board.handle()
+    handle = bytes(gather(list(own), group, ranks)[0])
+    return agreed(lambda: board or _native.Board.join(handle, rank), group, what)
 
 
 class PeerBuffer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import _native, kernels
-from .peer import PeerBuffer, agreed, barrier
+from .peer import PeerBuffer, agreed, barrier, votes
 from .watch import Watcher, ids_of_processes
 
 Value = TypeVar("Value")
@@ -56,6 +56,7 @@ class Runner:
         # Emulated ranks share their time; GPUs need nothing but each other's memory.
         has_world = self.runs_on_host_memory
         self.engine = PeerBuffer(unlinked, options.rank, options.ranks, group, has_world=has_world).engine
+        self.board = votes(options.rank, options.ranks, group)
         processes = ids_of_processes(group, options.ranks) if options.ranks > 1 else []
         peers = {rank: pid for rank, pid in enumerate(processes) if rank != options.rank}
         self.watcher = agreed(lambda: Watcher(self.engine.abort_handle(), peers), group, "watching the other ranks")

@@ -52,10 +52,7 @@ pub fn diagnose(incident: &Incident) -> Diagnosis {
 }
 
 fn verdict(incident: &Incident) -> (Option<Rank>, String, String) {
-    let missing = match incident.verdict {
-        Some(Divergence::Missing(ranks)) if incident.missing.is_empty() => ranks,
-        _ => incident.missing,
-    };
+    let missing = incident.missing;
     let found = cause(incident.failures);
     if let Some(culprit) = missing.first() {
         let whose = if missing.len() == 1 { "process" } else { "processes" };
@@ -66,9 +63,10 @@ fn verdict(incident: &Incident) -> (Option<Rank>, String, String) {
             format!("look at the log of {culprit} and the kernel's (out of memory, GPU reset); {RESTART}"),
         );
     }
-    // An error that only repeats what the device recorded says less than the record.
-    let echoes = |divergence: &Divergence| {
-        matches!(divergence, Divergence::Refused { error: LedgerError::GaveUp { .. } | LedgerError::Stopped, .. })
+    // An error that only repeats what the device recorded says less than the record, and so does silence.
+    let echoes = |divergence: &Divergence| match divergence {
+        Divergence::Refused { error, .. } => matches!(error, LedgerError::GaveUp { .. } | LedgerError::Stopped),
+        other => matches!(other, Divergence::Missing(_)),
     };
     match (found, incident.verdict) {
         (Cause::Check(failure), _) => check(&failure),
@@ -78,9 +76,13 @@ fn verdict(incident: &Incident) -> (Option<Rank>, String, String) {
             (culprit, format!("{divergence}{waits}"), divergence.hint().into())
         }
         (Cause::Late { culprit, wait }, _) => late(incident, culprit, &wait),
-        (Cause::Seen { culprit, .. }, _) => {
-            let sentence = format!("{culprit} failed and left no record{}", waits_for(incident, culprit));
-            (Some(culprit), sentence, format!("look at the log of {culprit}; {RESTART}"))
+        (Cause::Seen { culprit, .. }, divergence) => {
+            let (how, where_to_look) = match divergence {
+                Some(Divergence::Missing(ranks)) if ranks.contains(culprit) => ("gave up and hangs", "log and GPU"),
+                _ => ("failed and left no record", "log"),
+            };
+            let sentence = format!("{culprit} {how}{}", waits_for(incident, culprit));
+            (Some(culprit), sentence, format!("look at the {where_to_look} of {culprit}; {RESTART}"))
         }
         (Cause::Asked(failure), _) => {
             let at = where_of(&failure);

@@ -16,4 +16,4 @@ pub use binding::{Fingerprint, KvGeneration, Pointers};
 pub use error::{LedgerError, ERROR_WORDS};
 pub use ledger::{Built, DeviceReport, GraphId, Ledger, MAX_IN_FLIGHT};
 pub use ranks::{PerRank, RankSet};
-pub use vote::{fold, Divergence, RankReport, REPORT_WORDS};
+pub use vote::{fold, Divergence, RankReport, REPORT_BYTES};

@@ -8,8 +8,9 @@ use crate::plan::PlanDigest;
 use crate::replay::{KvGeneration, LedgerError, PerRank, RankSet, ERROR_WORDS};
 use crate::tag::Epoch;
 
-/// Words of a rank's report.
-pub const REPORT_WORDS: usize = 8 + ERROR_WORDS;
+const REPORT_WORDS: usize = 8 + ERROR_WORDS;
+/// Bytes of a rank's report.
+pub const REPORT_BYTES: usize = size_of::<[u32; REPORT_WORDS]>();
 
 /// One rank's books at a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -31,8 +32,25 @@ pub struct RankReport {
 }
 
 impl RankReport {
-    /// The report as words for an all-gather.
-    pub fn to_words(&self) -> [u32; REPORT_WORDS] {
+    /// The report as other ranks are shown it.
+    pub fn to_bytes(self) -> [u8; REPORT_BYTES] {
+        let mut bytes = [0; REPORT_BYTES];
+        for (at, word) in bytes.chunks_exact_mut(size_of::<u32>()).zip(self.to_words()) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What another rank shows.
+    pub fn from_bytes(bytes: &[u8; REPORT_BYTES]) -> Self {
+        let mut words = [0; REPORT_WORDS];
+        for (word, at) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u32>())) {
+            *word = u32::from_le_bytes([at[0], at[1], at[2], at[3]]);
+        }
+        Self::from_words(words)
+    }
+
+    fn to_words(self) -> [u32; REPORT_WORDS] {
         let [a, b, c, d] = self.error.map_or([0; ERROR_WORDS], LedgerError::to_words);
         let halves = |digest: PlanDigest| (digest.0 as u32, (digest.0 >> 32) as u32);
         let ((last, last_high), (history, history_high)) = (halves(self.last), halves(self.history));
@@ -40,8 +58,7 @@ impl RankReport {
         [rank, self.next.0, self.generation.0, width, last, last_high, history, history_high, a, b, c, d]
     }
 
-    /// The report in another rank's words.
-    pub const fn from_words(words: [u32; REPORT_WORDS]) -> Self {
+    const fn from_words(words: [u32; REPORT_WORDS]) -> Self {
         let [rank, next, generation, width, last, last_high, history, history_high, a, b, c, d] = words;
         Self {
             rank: Rank(rank as u8),
@@ -62,8 +79,8 @@ const fn digest(low: u32, high: u32) -> PlanDigest {
 /// Why the ranks must stop together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize)]
 pub enum Divergence {
-    /// Ranks that gave no report.
-    #[error("{0} gave no report")]
+    /// Ranks without books.
+    #[error("{0} gave no books for the last step")]
     Missing(RankSet),
     /// A rank's own books do not add up.
     #[error("{rank}: {error}")]
@@ -109,7 +126,7 @@ impl Divergence {
     /// What to do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Missing(_) => "look at that rank's log and GPU; restart the engine",
+            Self::Missing(_) => "look at that rank's log and GPU: it hangs or is far behind; restart the engine",
             Self::Refused { error, .. } => error.hint(),
             _ => {
                 "all ranks must see the same batches in the same order; look at the logs of the rank that differs, and \
@@ -232,7 +249,7 @@ mod tests {
                 error: LedgerError::from_words([code.saturating_sub(12), 1, 2, 3]),
             }).collect();
             let verdict = fold(&reports, 8);
-            let received: Vec<_> = reports.iter().map(|r| RankReport::from_words(r.to_words())).collect();
+            let received: Vec<_> = reports.iter().map(|r| RankReport::from_bytes(&r.to_bytes())).collect();
             prop_assert_eq!(&received, &reports);
             reports.rotate_left(turn);
             prop_assert_eq!(fold(&reports, 8), verdict);

@@ -3,6 +3,7 @@
 mod abort;
 mod action;
 mod atomic;
+mod board;
 mod buffer;
 mod clock;
 mod code_object;
@@ -59,6 +60,7 @@ mod written;
 
 pub use abort::AbortHandle;
 pub use action::implements;
+pub use board::{Board, BoardError};
 pub use code_object::KernelInfo;
 pub use device_model::DeviceModel;
 pub use emulator::{Emulator, GridLaunch, ModuleHandle, Options, Stall};

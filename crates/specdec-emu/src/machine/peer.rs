@@ -24,6 +24,12 @@ pub enum HandleKind {
     Memory = 1,
     /// A world of processes.
     World = 2,
+    /// A board for votes.
+    Board = 3,
+}
+
+impl HandleKind {
+    const ALL: [Self; 3] = [Self::Memory, Self::World, Self::Board];
 }
 
 impl std::fmt::Display for HandleKind {
@@ -31,6 +37,7 @@ impl std::fmt::Display for HandleKind {
         f.write_str(match self {
             Self::Memory => "peer memory",
             Self::World => "a world of processes",
+            Self::Board => "a board for votes",
         })
     }
 }
@@ -68,7 +75,7 @@ pub enum PeerError {
         address: u64,
     },
     /// Not one of ours.
-    #[error("the {PEER_HANDLE_BYTES} bytes are no handle of an emulator")]
+    #[error("the {PEER_HANDLE_BYTES} bytes are no handle of shared memory")]
     Foreign,
     /// Of the other kind.
     #[error("the handle is of {found}, not of {needed}")]
@@ -122,7 +129,7 @@ impl PeerError {
             Self::NotImported { .. } => "pass the address that `import_peer` gave, once for each import",
             Self::Imported { .. } => "end an import with `close_peer`",
             Self::Foreign => "pass the bytes that `export_peer` or `create_world` gave, unchanged",
-            Self::WrongKind { .. } => "import what `export_peer` gave, join what `create_world` gave",
+            Self::WrongKind { .. } => "pass each handle to what takes its kind",
             Self::OwnProcess => "within a process use `map_peer`; every rank reaches its memory already",
             Self::Ended { .. } => "start all ranks again; a dead one's memory is gone",
             Self::Stale { .. } => "export again, and import before the owner frees it",
@@ -162,7 +169,7 @@ impl Parts {
     fn decode(handle: &PeerHandle) -> Option<Self> {
         let rest = handle.0.strip_prefix(MAGIC)?;
         let (&kind, rest) = rest.split_first()?;
-        let kind = [HandleKind::Memory, HandleKind::World].into_iter().find(|&known| known as u8 == kind)?;
+        let kind = HandleKind::ALL.into_iter().find(|&known| known as u8 == kind)?;
         let (process, rest) = rest.split_first_chunk()?;
         let (descriptor, rest) = rest.split_first_chunk()?;
         let (bytes, rest) = rest.split_first_chunk()?;
@@ -194,7 +201,8 @@ pub(super) fn open(handle: &PeerHandle, needed: HandleKind) -> Result<(Segment, 
     if kind != needed {
         return Err(PeerError::WrongKind { found: kind, needed });
     }
-    if process == std::process::id() {
+    // Ranks of one process may sit at one board; its memory is mapped already, and a world is of processes.
+    if process == std::process::id() && kind != HandleKind::Board {
         return Err(PeerError::OwnProcess);
     }
     let unreachable = |error: io::Error| PeerError::Unreachable { process, reason: error.to_string() };
@@ -289,7 +297,7 @@ mod tests {
     proptest! {
         #[test]
         fn handles_come_back(process: u32, descriptor: u32, bytes: u64, started: u64, nonce: [u8; 16]) {
-            for kind in [HandleKind::Memory, HandleKind::World] {
+            for kind in HandleKind::ALL {
                 let parts = Parts { kind, process, descriptor, bytes, started, nonce };
                 prop_assert_eq!(Parts::decode(&parts.encode()), Some(parts));
             }

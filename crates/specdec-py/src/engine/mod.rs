@@ -24,7 +24,8 @@ use crate::guards::PyCheckedLayers;
 pub use hip::fake_words;
 pub(crate) use ranks::{on_device, on_engine};
 pub use ranks::{HostDevice, Linked, Ranks};
-pub use unlinked::PyUnlinked;
+pub use steps::PyAbort;
+pub use unlinked::{peer_handle, PyUnlinked};
 
 /// The ranks of a process, made by `Unlinked.link`. Addresses are those that `register` returned.
 #[pyclass(module = "kimi_k3_specdec._native", name = "Engine")]

@@ -53,11 +53,12 @@ fn used() -> PyErr {
     error::refused("these ranks are linked already".into(), "make new ones")
 }
 
-fn peer_handle(bytes: Vec<u8>) -> PyResult<PeerHandle> {
+/// Bytes as the handle that they are. Raises `Refused`.
+pub fn peer_handle(bytes: Vec<u8>) -> PyResult<PeerHandle> {
     let length = bytes.len();
     let bytes = bytes.try_into().map_err(|_| {
         let message = format!("a peer handle has {PEER_HANDLE_BYTES} bytes, this one {length}");
-        error::refused(message, "pass what `handles` gave on the other ranks, unchanged")
+        error::refused(message, "pass what another rank gave, unchanged")
     })?;
     Ok(PeerHandle(bytes))
 }
