@@ -263,7 +263,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 1..=last {
                         board.cast(&vote(who, number)).unwrap();
-                        while !board.wait(Duration::from_secs(60)) {}
+                        assert!(board.wait(Duration::from_secs(20)), "{:?}", board.missing().collect::<Vec<_>>());
                         assert_eq!(board.collect().unwrap(), everybodys(ranks, number));
                     }
                 });
