@@ -17,8 +17,7 @@ def signature(function: ast.FunctionDef, *, is_method: bool) -> list[str]:
     """Parameters as `inspect` writes them, without types and defaults, and without self."""
     arguments = function.args
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    if is_method and not any(isinstance(name, ast.Name) and name.id == "staticmethod"
-                             for name in function.decorator_list):
+    if is_method and not any(ast.unparse(name) == "staticmethod" for name in function.decorator_list):
         names = names[1:]
     return names + (["*"] if arguments.kwonlyargs else []) + [argument.arg for argument in arguments.kwonlyargs]
 
@@ -36,9 +35,7 @@ def stub() -> dict[str, list[str] | None]:
             # Instances of exceptions carry theirs.
             for member in [] if node.name in EXCEPTIONS else node.body:
                 if isinstance(member, ast.FunctionDef):
-                    is_property = any(isinstance(name, ast.Name) and name.id == "property"
-                                      for name in member.decorator_list)
-                    found[f"{node.name}.{member.name}"] = None if is_property else signature(member, is_method=True)
+                    found[f"{node.name}.{member.name}"] = signature(member, is_method=True)
                 elif isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
                     found[f"{node.name}.{member.target.id}"] = None
     return found

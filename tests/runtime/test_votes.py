@@ -72,9 +72,9 @@ class Rank:
                                  wait=lambda: None)
         self.fail_stop = FailStop(executor, runner, torch.device("cpu"))
 
-    def later(self, what: Callable[[], object]) -> threading.Timer:
+    def later(self, what: Callable[[], object], seconds: float = 0.15) -> threading.Timer:
         """Does it while rank 0 waits."""
-        timer = threading.Timer(0.15, what)
+        timer = threading.Timer(seconds, what)
         timer.start()
         return timer
 
@@ -97,8 +97,7 @@ def test_a_slow_rank_is_waited_for() -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: caught.append(len(rank.executor.seen)))
     try:
         interrupted = rank.later(lambda: os.kill(os.getpid(), signal.SIGUSR1))
-        cast = threading.Timer(TIMEOUT_SECONDS * 3, lambda: rank.other.cast(bytes(BOOKS)))
-        cast.start()
+        cast = rank.later(lambda: rank.other.cast(bytes(BOOKS)), TIMEOUT_SECONDS * 3)
         rank.fail_stop.after_step()
         cast.join()
         interrupted.join()

@@ -85,14 +85,26 @@ def gather(numbers: list[int], group: torch.distributed.ProcessGroup | None, ran
     return whole.view(ranks, -1).tolist()
 
 
+def _of_rank_0(make: Callable[[], bytes], rank: int, ranks: int, group: torch.distributed.ProcessGroup | None,
+               what: str) -> bytes:
+    """The peer handle that rank 0 makes, on every rank. Raises RuntimeError on every rank if it cannot."""
+    own = agreed(lambda: make() if rank == 0 else bytes(_native.PEER_HANDLE_BYTES), group, what)
+    return bytes(gather(list(own), group, ranks)[0])
+
+
 def votes(rank: int, ranks: int, group: torch.distributed.ProcessGroup | None) -> Any:
     """This rank's place at the group's board (`_native.Board`). Collective; raises RuntimeError on every rank if one
     cannot make or reach it.
     """
+    board: Any = None
     what = "setting up the ranks' votes"
-    board = agreed(lambda: _native.Board.create(ranks) if rank == 0 else None, group, what)
-    own = bytes(_native.PEER_HANDLE_BYTES) if board is None else board.handle()
-    handle = bytes(gather(list(own), group, ranks)[0])
+
+    def create() -> bytes:
+        nonlocal board
+        board = _native.Board.create(ranks)
+        return board.handle()
+
+    handle = _of_rank_0(create, rank, ranks, group, what)
     return agreed(lambda: board or _native.Board.join(handle, rank), group, what)
 
 
@@ -113,7 +125,6 @@ class PeerBuffer:
         assert own == rank
         handles = [bytes(numbers) for numbers in gather(list(handle), group, ranks)]
         if has_world:
-            world = agreed(lambda: unlinked.create_world(ranks) if rank == 0 else bytes(len(handle)), group, what)
-            world = bytes(gather(list(world), group, ranks)[0])
+            world = _of_rank_0(lambda: unlinked.create_world(ranks), rank, ranks, group, what)
             agreed(lambda: rank == 0 or unlinked.join_world(world, rank), group, what)
         self.engine = agreed(lambda: unlinked.link(handles), group, what)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import _native, kernels
-from .peer import PeerBuffer, agreed, barrier, votes
-from .watch import Watcher, ids_of_processes
+from .peer import PeerBuffer, agreed, barrier, gather, votes
+from .watch import Watcher
 
 Value = TypeVar("Value")
 
@@ -57,8 +58,8 @@ class Runner:
         has_world = self.runs_on_host_memory
         self.engine = PeerBuffer(unlinked, options.rank, options.ranks, group, has_world=has_world).engine
         self.board = votes(options.rank, options.ranks, group)
-        processes = ids_of_processes(group, options.ranks) if options.ranks > 1 else []
-        peers = {rank: pid for rank, pid in enumerate(processes) if rank != options.rank}
+        processes = gather([os.getpid()], group, options.ranks)
+        peers = {rank: pid for rank, (pid,) in enumerate(processes) if rank != options.rank}
         self.watcher = agreed(lambda: Watcher(self.engine.abort_handle(), peers), group, "watching the other ranks")
         # Nobody launches before everybody's memory is mapped and zeroed.
         barrier(group)

@@ -2,10 +2,10 @@
 
 What holds: behind every step each rank queues a copy of what its device has to say; the copies that have arrived are
 booked, and the ranks show each other their books without waiting: the vote of a step is looked at behind the next one,
-and a vote that one rank sees whole is there for all of them, whoever ends meanwhile. A rank
-that gives up in step n therefore stops all ranks behind step n + 1 where its report has arrived by the end of step n,
-as it always has in the emulator, and behind step n + 2 at the latest elsewhere. No token of step n may leave before the
-output rank has read its alarm words behind its last launch of step n: `copy_alarms`.
+and a vote that one rank sees whole is there for all of them, whoever ends meanwhile. A rank that gives up in step n
+therefore stops all ranks behind step n + 1 where its report has arrived by the end of step n, as it always has in the
+emulator, and behind step n + 2 at the latest elsewhere. No token of step n may leave before the output rank has read
+its alarm words behind its last launch of step n: `copy_alarms`.
 """
 
 from __future__ import annotations

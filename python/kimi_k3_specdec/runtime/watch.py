@@ -10,7 +10,6 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Those that end a worker of vLLM."""
@@ -94,13 +93,3 @@ class Watcher:
         """To whoever was told of signals before."""
         if self._previous is not None and self._previous >= 0:
             os.write(self._previous, numbers)
-
-
-def ids_of_processes(group: Any, ranks: int) -> list[int]:
-    """This process's id and its peers', by rank; collective over a torch.distributed CPU group."""
-    import torch
-    import torch.distributed as dist
-
-    ids = [torch.zeros(1, dtype=torch.int64) for _ in range(ranks)]
-    dist.all_gather(ids, torch.tensor([os.getpid()]), group=group)
-    return [int(i) for i in ids]

@@ -64,9 +64,12 @@ fn verdict(incident: &Incident) -> (Option<Rank>, String, String) {
         );
     }
     // An error that only repeats what the device recorded says less than the record, and so does silence.
-    let echoes = |divergence: &Divergence| match divergence {
-        Divergence::Refused { error, .. } => matches!(error, LedgerError::GaveUp { .. } | LedgerError::Stopped),
-        other => matches!(other, Divergence::Missing(_)),
+    let echoes = |divergence: &Divergence| {
+        matches!(
+            divergence,
+            Divergence::Missing(_)
+                | Divergence::Refused { error: LedgerError::GaveUp { .. } | LedgerError::Stopped, .. }
+        )
     };
     match (found, incident.verdict) {
         (Cause::Check(failure), _) => check(&failure),

@@ -17,12 +17,11 @@ use specdec_core::ids::Rank;
 use thiserror::Error;
 
 use super::peer::{self, HandleKind, PeerError};
-use super::segment::Segment;
+use super::segment::{Segment, LINE_BYTES};
 
 /// The first line: ranks, and bytes of a vote.
 const RANKS: u64 = 0;
 const VOTE_BYTES: u64 = 8;
-const LINE_BYTES: u64 = 64;
 /// A place: the number of the vote that it holds, then the vote.
 const NUMBER_BYTES: u64 = 8;
 const PLACES: u64 = 2;

@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 /// What the file's name in `/proc/PID/fd` begins with.
 pub(super) const FILE_NAME: &str = "kimi_k3_specdec";
 /// Footers start on such a boundary, which is that of the lines that polls watch.
-const LINE_BYTES: u64 = 64;
+pub(super) const LINE_BYTES: u64 = 64;
 /// Bytes of the footer: the nonce, then room.
 const FOOTER_BYTES: u64 = LINE_BYTES;
 
